@@ -45,11 +45,13 @@ std::int64_t samples_of(const RunOptions& options, Diagnostics& diagnostics) {
 
 int resume_here(const RunOptions& options, const std::string& folder, std::int64_t samples, Diagnostics diagnostics) {
   const auto found = find_run(folder);
-  if (!found) diagnostics.error("--resume", 0, 0, found.error().message);
   if (options.detach)
     diagnostics.error("--detach", 0, 0, "needs a coordinator: an experiment on this machine ends with its launcher");
+  const bool is_wrong = diagnostics.has_errors();
+  if (!found) diagnostics.error("--resume", 0, 0, found.error().message);
   print(diagnostics);
-  if (diagnostics.has_errors()) return exit_code::kUsage;
+  if (is_wrong) return exit_code::kUsage;
+  if (!found) return exit_code::kNotFound;
   core::RunDefinition experiment;
   experiment.run_dir = found.value();
   return LocalExperiment(options, std::move(experiment)).resume(samples);

@@ -9,6 +9,7 @@
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/json_lines.hpp"
+#include "launcher/cli/local_node.hpp"
 #include "launcher/cli/run_fetch.hpp"
 #include "launcher/cli/run_place.hpp"
 #include "launcher/cli/trial_table.hpp"
@@ -172,6 +173,8 @@ int tune_best(const std::vector<std::string>& arguments) {
                        flag({"--job"}, "the trial's job file, which gives the same values again", as_job)},
                       arguments);
   if (!named.run.is_named) return named.run.exit_code;
+  if (const Status read = read_experiment(named, [](const Json&) {}); !read)
+    return refuse(exit_code::kNotFound, read.error().message);
   const auto found = best_of(named.run);
   if (!found) return refuse(found.error().code, found.error().message);
   const Json& best = found.value();

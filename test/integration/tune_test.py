@@ -372,6 +372,7 @@ class Interruptions(TuneCase):
         self.tune_to_end(self.job(linear(samples=1)))
         self.assertIn("fixed", self.ask("tune", "--resume", self.path("x"), "--set", "training.epochs=8", expect=2))
         self.assertIn("no experiment", self.ask("tune", "--resume", self.path("x", "trials", "0000"), expect=2))
+        self.assertIn('--resume: error: no run "nope"', self.ask("tune", "--resume", "nope", expect=4))
 
 
 class Refusals(TuneCase):
