@@ -17,12 +17,12 @@ void Feed::advance(Duration budget, bool is_last) {
   if (is_troubled_ && due_ && now < *due_ && !is_last) return;
   due_.reset();
   const auto is_done = give(now + budget, is_last);
-  if (!is_done) return on_error(is_done.error());
+  if (!is_done) return on_error(is_done.error(), is_last);
   if (!is_done.value()) {
     due_ = process::monotonic_now();
     return;
   }
-  if (const Status flushed = flush(is_last); !flushed) return on_error(flushed.error());
+  if (const Status flushed = flush(is_last); !flushed) return on_error(flushed.error(), is_last);
   if (std::exchange(is_troubled_, false)) warn("writes again, and nothing is missing");
   pause_ = kPause;
 }
@@ -67,17 +67,18 @@ Status Feed::flush(bool is_last) {
   return flushed;
 }
 
-void Feed::on_error(const Error& error) {
+void Feed::on_error(const Error& error, bool is_last) {
   has_begun_ = false;
   due_ = process::monotonic_now() + pause_;
   pause_ = std::min(pause_ * 2, kPauseMax);
-  if (!std::exchange(is_troubled_, true)) warn(error.message + "; it is tried again, and the run goes on");
+  if (std::exchange(is_troubled_, true)) return;
+  warn(error.message + (is_last ? "" : "; it is tried again, and the run goes on"));
 }
 
 void Feed::end(bool succeeded) {
   advance(Duration{0}, true);
   if (!is_troubled_) {
-    if (const Status ended = sink_->end(succeeded); !ended) on_error(ended.error());
+    if (const Status ended = sink_->end(succeeded); !ended) on_error(ended.error(), true);
   }
   if (is_troubled_) {
     source_.seek(0);

@@ -38,7 +38,7 @@ class Feed {
  private:
   [[nodiscard]] Result<bool> give(TimePoint until, bool is_last);
   [[nodiscard]] Status flush(bool is_last);
-  void on_error(const Error& error);
+  void on_error(const Error& error, bool is_last);
   void warn(const std::string& text) { warnings_.push_back(name_ + ": " + text); }
 
   std::string name_;

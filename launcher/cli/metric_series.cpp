@@ -85,8 +85,8 @@ Result<std::vector<Series>> MetricSeries::select(const std::vector<std::string>&
       out.push_back({name, of_phase->second.at(phase)});
     } else {
       const auto near = json::nearest(name, names());
-      return Error{fmt::format("no metric \"{}\"{}; known: {}", name,
-                               near ? fmt::format(", did you mean \"{}\"?", *near) : "", fmt::join(names(), ", "))};
+      return Error{fmt::format("no metric \"{}\": known are {}{}", name, fmt::join(names(), ", "),
+                               near ? fmt::format("; did you mean \"{}\"?", *near) : "")};
     }
   }
   if (!wanted.empty()) return out;
