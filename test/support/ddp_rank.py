@@ -162,12 +162,30 @@ def left_to_gloo(backend, size):
     """Where it stands in Gloo's place, tensors of a device are Gloo's, also those with which DDP begins; "meta" plays the device, and Gloo
     refuses it in words of its own."""
     far = torch.empty(2, device="meta")
+    whole = torch.empty(2 * size, device="meta")
+    far_from_all = [[far] * size] if dist.get_rank() == 0 else []
     for call in (lambda: backend.broadcast([far], c10d.BroadcastOptions()),
-                 lambda: backend.allgather([[far] * size], [far], c10d.AllgatherOptions())):
+                 lambda: backend.reduce([far], c10d.ReduceOptions()),
+                 lambda: backend.allgather([[far] * size], [far], c10d.AllgatherOptions()),
+                 lambda: backend.all_gather_single(whole, far, c10d.AllgatherOptions()),
+                 lambda: backend.gather(far_from_all, [far], c10d.GatherOptions()),
+                 lambda: backend.scatter([far], far_from_all, c10d.ScatterOptions()),
+                 lambda: backend.reduce_scatter([far], [[far] * size], c10d.ReduceScatterOptions()),
+                 lambda: backend.reduce_scatter_single(far, whole, c10d.ReduceScatterOptions()),
+                 lambda: backend.alltoall([far] * size, [far] * size, c10d.AllToAllOptions()),
+                 lambda: backend.all_to_all_single(whole, whole, [], [], c10d.AllToAllOptions())):
         try:
             call()
         except (RuntimeError, ValueError) as error:
             assert "for CUDA use nccl" not in str(error), error
+
+
+def nothing(size):
+    """Tensors without elements, as of parameters that are empty."""
+    whole = torch.empty(size, 0)
+    dist.all_gather_into_tensor(whole, torch.empty(0))
+    dist.reduce_scatter_tensor(torch.empty(0), whole)
+    dist.all_to_all_single(whole, torch.empty(size, 0))
 
 
 def operations(begin):
@@ -180,6 +198,7 @@ def operations(begin):
     dist.all_reduce(imaginary)
     assert (imaginary == size * 1j).all()
     dist.all_reduce(torch.empty(0))
+    nothing(size)
     message, received = torch.full((300_000,), float(rank)), torch.empty(300_000)
     works = dist.batch_isend_irecv([dist.P2POp(dist.isend, message, (rank + 1) % size),
                                     dist.P2POp(dist.irecv, received, (rank - 1) % size)])

@@ -10,9 +10,7 @@ said once. See ddp.md.
 
 import atexit
 import os
-import queue
 import sys
-import threading
 
 import torch
 import torch.distributed as dist
@@ -20,8 +18,7 @@ from torch.distributed import distributed_c10d as c10d
 
 import sgd_launch_collective as collective
 from sgd_launch_collective import CollectiveError
-
-PATIENCE_US = 2_000  # Of waiting inside an asynchronous call; then a thread takes over.
+from sgd_launch_engine import Engine, Task, Work, milliseconds
 
 TYPES = {torch.uint8: collective.UINT8, torch.int8: collective.INT8, torch.int16: collective.INT16,
          torch.int32: collective.INT32, torch.int64: collective.INT64, torch.float16: collective.FLOAT16,
@@ -40,164 +37,16 @@ def _say_once(text):
         print(f"sgd_launch_ddp: {text}", file=sys.stderr, flush=True)
 
 
-def _milliseconds(timeout):
-    return int(timeout.total_seconds() * 1000)
-
-
-class _Work(c10d.Work):
-    """An operation that is done, or that a thread is on. Its result is a list of tensors."""
-
-    def __init__(self, results):
-        super().__init__()
-        self._results = results
-        self._event = self._future = self._error = None
-
-    def hand_over(self):
-        """To a thread, which will call complete()."""
-        self._event = threading.Event()
-        self._end = torch.futures.Future()
-        # Of a future's own set_exception() C++ code knows nothing: it takes the exception for the result.
-        self._future = self._end.then(self._outcome)
-
-    def _outcome(self, _):
-        if self._error is not None:
-            raise self._error
-        return self._results
-
-    def complete(self, error):
-        self._error = error
-        self._end.set_result(None)
-        self._event.set()
-
-    def wait(self, timeout=None):
-        if self._event is not None:
-            seconds = timeout.total_seconds() if timeout is not None else 0
-            if not self._event.wait(seconds if seconds > 0 else None):
-                raise dist.DistBackendError(f"the operation was not done after {seconds:g} s")
-            self._outcome(None)
-        return True
-
-    def get_future(self):
-        if self._future is None:
-            self._future = torch.futures.Future()
-            self._future.set_result(self._results)
-        return self._future
-
-    def result(self):
-        return self._results
-
-
-class _Task:
-    """One operation: its request, the tensors that it points to, and what follows it."""
-
-    __slots__ = ("request", "tensors", "after", "timeout_ms", "work", "is_started")
-    blocks = False  # Whether start() waits for others, whatever it is told.
-
-    def __init__(self, request, tensors, after, timeout_ms, work):
-        self.request, self.tensors, self.after, self.timeout_ms, self.work = request, tensors, after, timeout_ms, work
-        self.is_started = False
-
-    def start(self, group, microseconds):
-        group.set_timeout(self.timeout_ms)
-        self.is_started = True
-        return group.start(self.request, microseconds)
-
-    def end(self):
-        for target, source in self.after:
-            target.copy_(source)
-
-
-class _Engine:
-    """Runs the operations of a group in the order of their calls: in the calling thread as long as nobody else is
-    waited for, else in a thread of the group. `make_group` is called in that thread, if there is no group yet."""
-
-    def __init__(self, group, make_group=None):
-        self.group = group
-        self._make_group = make_group
-        self._lock = threading.Lock()
-        self._tasks = queue.SimpleQueue()
-        self._pending = 0  # Tasks that the thread has.
-        self._thread = None
-        self._is_closed = False
-
-    def run(self, task, is_async):
-        with self._lock:
-            if self._is_closed:
-                raise dist.DistBackendError("the process group has been destroyed")
-            is_here = self._pending == 0 and self.group is not None and not (is_async and task.blocks)
-            if is_here and self._run_here(task, is_async):
-                return
-            task.work.hand_over()
-            self._pending += 1
-            self._tasks.put(task)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="sgd-collective", daemon=True)
-                self._thread.start()
-        if not is_async:
-            task.work.wait()
-
-    def _run_here(self, task, is_async):
-        group = self.group
-        try:
-            if not task.start(group, PATIENCE_US if is_async else collective.SLICE_US):
-                if is_async:
-                    return False
-                group.finish()
-            task.end()
-            return True
-        except CollectiveError as error:
-            raise dist.DistBackendError(str(error)) from None
-        except BaseException as error:
-            group.abort(f"rank {group.rank} left it by {type(error).__name__}")
-            raise
-
-    def _serve(self):
-        torch.set_grad_enabled(False)
-        while (task := self._tasks.get()) is not None:
-            error = None
-            try:
-                if self.group is None:
-                    self.group = self._make_group()
-                if task.is_started or not task.start(self.group, collective.SLICE_US):
-                    self.group.finish()
-                task.end()
-            except CollectiveError as failure:
-                error = dist.DistBackendError(str(failure))
-            except BaseException as failure:
-                self.abort(f"a rank left it by {type(failure).__name__}")
-                error = failure
-            with self._lock:
-                self._pending -= 1
-            task.work.complete(error)
-
-    def abort(self, reason):
-        if self.group is not None:
-            self.group.abort(reason)
-
-    def close(self):
-        with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
-            if self._pending:
-                self.abort("a rank has destroyed the group")
-            self._tasks.put(None)
-        if self._thread is not None:
-            self._thread.join()
-        if self.group is not None:
-            self.group.close()
-
-
 class SgdBackend(torch._C._distributed_c10d.Backend):
     """Operations on tensors as requests on addresses. What each does is what torch.distributed documents."""
 
     def __init__(self, group, store, make_gloo, timeout, name):
         super().__init__(group.rank, group.size)
-        self._engine = _Engine(group)
+        self._engine = Engine(group)
         self._rank, self._size = group.rank, group.size
         self._store = store
         self._make_gloo, self._gloo = make_gloo, None
-        self._timeout_ms = _milliseconds(timeout)
+        self._timeout_ms = milliseconds(timeout)
         self._name = name
         self._channels = {}  # By source, target and tag.
         self._options = self.Options(name, timeout)
@@ -233,9 +82,9 @@ class SgdBackend(torch._C._distributed_c10d.Backend):
             else:
                 kind, code, count = self._reduction_of(count_of, reduction, count)
         request = collective.make_request(operation, kind, code, root, count, given, taken, *(counts or ()))
-        timeout_ms = self._timeout_ms if opts is None else _milliseconds(opts.timeout)
-        work = _Work(results)
-        task = _Task(request, tensors, after, timeout_ms if timeout_ms > 0 else self._timeout_ms, work)
+        timeout_ms = self._timeout_ms if opts is None else milliseconds(opts.timeout)
+        work = Work(results)
+        task = Task(request, tensors, after, timeout_ms if timeout_ms > 0 else self._timeout_ms, work)
         (engine or self._engine).run(task, opts is None or opts.asyncOp)
         return work
 
@@ -259,7 +108,7 @@ class SgdBackend(torch._C._distributed_c10d.Backend):
         if tensor.numel() % self._size or not tensor.is_contiguous():
             raise dist.DistBackendError(f"backend {self._name}: a contiguous tensor that can be divided among "
                                         f"{self._size} ranks is needed, not one of {tuple(tensor.shape)}")
-        return tensor.view(self._size, -1).unbind()
+        return tensor.view(self._size, tensor.numel() // self._size).unbind()
 
     def _reduction_of(self, tensor, reduction, count):
         """The type, the code and the count of a reduction of this tensor."""
@@ -296,6 +145,8 @@ class SgdBackend(torch._C._distributed_c10d.Backend):
 
     def reduce(self, tensors, opts):
         tensor = tensors[opts.rootTensor]
+        if (gloo := self._gloo_for(tensor)) is not None:
+            return gloo.reduce(tensors, opts)
         outputs = [tensor] if opts.rootRank == self._rank else ()
         return self._submit(collective.REDUCE, opts, tensors, [tensor], outputs, tensor, opts.reduceOp, opts.rootRank)
 
@@ -320,30 +171,40 @@ class SgdBackend(torch._C._distributed_c10d.Backend):
         return self.allgather([[outputs[i] for outputs in output_lists] for i in range(len(inputs))], inputs, opts)
 
     def all_gather_single(self, output, tensor, opts):
+        if (gloo := self._gloo_for(output)) is not None:
+            return gloo._allgather_base(output, tensor, opts)
         return self._submit(collective.ALL_GATHER, opts, [output], [tensor.reshape(-1)], self._parts(output), tensor)
 
     def all_gather_single_coalesced(self, outputs, inputs, opts):
         return [self.all_gather_single(output, tensor, opts) for output, tensor in zip(outputs, inputs)][-1]
 
     def gather(self, output_lists, inputs, opts):
+        if (gloo := self._gloo_for(inputs[0])) is not None:
+            return gloo.gather(output_lists, inputs, opts)
         is_root = opts.rootRank == self._rank
         return self._submit(collective.GATHER, opts, output_lists, inputs,
                             self._check_number(output_lists[0], "outputs") if is_root else (), inputs[0],
                             root=opts.rootRank)
 
     def scatter(self, outputs, input_lists, opts):
+        if (gloo := self._gloo_for(outputs[0])) is not None:
+            return gloo.scatter(outputs, input_lists, opts)
         is_root = opts.rootRank == self._rank
         return self._submit(collective.SCATTER, opts, outputs,
                             self._check_number(input_lists[0], "inputs") if is_root else (), outputs, outputs[0],
                             root=opts.rootRank)
 
     def reduce_scatter(self, outputs, input_lists, opts):
+        if (gloo := self._gloo_for(outputs[0])) is not None:
+            return gloo.reduce_scatter(outputs, input_lists, opts)
         for output, inputs in zip(outputs, input_lists):
             work = self._submit(collective.REDUCE_SCATTER, opts, outputs, self._check_number(inputs, "inputs"), [output],
                                 output, opts.reduceOp)
         return work
 
     def reduce_scatter_single(self, output, tensor, opts):
+        if (gloo := self._gloo_for(output)) is not None:
+            return gloo._reduce_scatter_base(output, tensor, opts)
         return self._submit(collective.REDUCE_SCATTER, opts, [output], self._parts(tensor.contiguous()), [output], output,
                             opts.reduceOp)
 
@@ -356,6 +217,8 @@ class SgdBackend(torch._C._distributed_c10d.Backend):
                                                                         reduce_scatter_single_coalesced)
 
     def alltoall(self, outputs, inputs, opts):
+        if (gloo := self._gloo_for(outputs[0])) is not None:
+            return gloo.alltoall(outputs, inputs, opts)
         return self._submit(collective.ALL_TO_ALL, opts, outputs, inputs, outputs, counts=self._counts(outputs, inputs))
 
     def _counts(self, outputs, inputs):
@@ -376,6 +239,8 @@ class SgdBackend(torch._C._distributed_c10d.Backend):
         return output.split(taken), tensor.split(sent)
 
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts):
+        if (gloo := self._gloo_for(output)) is not None:
+            return gloo.alltoall_base(output, tensor, output_splits, input_splits, opts)
         if not output.is_contiguous():
             raise dist.DistBackendError(f"backend {self._name}: all_to_all needs a contiguous output")
         return self.alltoall(*self._split(output, tensor.contiguous(), output_splits, input_splits), opts)
@@ -417,7 +282,7 @@ class SgdBackend(torch._C._distributed_c10d.Backend):
                     raise CollectiveError(group)
                 return group
 
-            self._channels[key] = _Engine(None, make_group)
+            self._channels[key] = Engine(None, make_group)
         return self._channels[key]
 
     # Life.
@@ -437,7 +302,7 @@ class SgdBackend(torch._C._distributed_c10d.Backend):
         return 0
 
     def set_timeout(self, timeout):
-        self._timeout_ms = _milliseconds(timeout)
+        self._timeout_ms = milliseconds(timeout)
 
     def abort(self):
         for engine in [self._engine, *self._channels.values()]:

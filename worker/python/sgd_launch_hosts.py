@@ -17,7 +17,8 @@ from torch.distributed import distributed_c10d as c10d
 
 import sgd_launch_collective as collective
 from sgd_launch_collective import CollectiveError
-from sgd_launch_ddp import SgdBackend, _milliseconds, _Work
+from sgd_launch_ddp import SgdBackend
+from sgd_launch_engine import Work, milliseconds
 
 TOLD = "the group has failed: "
 REASON_WAIT_S = 0.25  # For the word of who has found the failure at first.
@@ -48,7 +49,7 @@ class Placement:
 
 class Hosts:
     """This rank's end of both: the group of its host (None: it is alone there), and on a first rank that of the hosts. To an
-    _Engine it is a group whose operations are done when they are started."""
+    Engine it is a group whose operations are done when they are started."""
 
     def __init__(self, placement, size, inside, between, store):
         self.placement, self.rank, self.size = placement, placement.rank, size
@@ -195,8 +196,8 @@ class HostsBackend(SgdBackend):
         return self._gloo if tensor.layout is not torch.strided or (not tensor.is_cpu and self._name == "gloo") else None
 
     def _compose(self, opts, results, action):
-        timeout_ms = self._timeout_ms if opts is None else _milliseconds(opts.timeout)
-        work = _Work(results)
+        timeout_ms = self._timeout_ms if opts is None else milliseconds(opts.timeout)
+        work = Work(results)
         self._engine.run(_Task(action, timeout_ms if timeout_ms > 0 else self._timeout_ms, work), opts is None or opts.asyncOp)
         return work
 
@@ -275,6 +276,8 @@ class HostsBackend(SgdBackend):
         return self._compose(opts, output_lists, action)
 
     def all_gather_single(self, output, tensor, opts):
+        if self._gloo_for(output) is not None:
+            return self._gloo._allgather_base(output, tensor, opts)
         self._check(tensor, tensor, None)
         self._check(self._parts(output)[0], tensor, None)
 
@@ -300,6 +303,8 @@ class HostsBackend(SgdBackend):
         return self._compose(opts, results, action)
 
     def reduce_scatter(self, outputs, input_lists, opts):
+        if self._gloo_for(outputs[0]) is not None:
+            return self._gloo.reduce_scatter(outputs, input_lists, opts)
         for output, inputs in zip(outputs, input_lists):
             for tensor in [*self._check_number(inputs, "inputs"), output]:
                 self._check(tensor, output, None)
@@ -307,9 +312,11 @@ class HostsBackend(SgdBackend):
         return work
 
     def reduce_scatter_single(self, output, tensor, opts):
+        if self._gloo_for(output) is not None:
+            return self._gloo._reduce_scatter_base(output, tensor, opts)
         self._check(output, output, None)
         self._check(self._parts(tensor.contiguous())[0], output, None)
-        return self._scatter_reduced(opts, [output], output, lambda: tensor.reshape(self._size, -1).clone())
+        return self._scatter_reduced(opts, [output], output, lambda: tensor.reshape(self._size, output.numel()).clone())
 
     _allgather_base, _reduce_scatter_base = all_gather_single, reduce_scatter_single
 
