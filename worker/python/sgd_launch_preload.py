@@ -6,6 +6,7 @@ imported by each rank itself, so that a changed file is never served stale. Stan
 
 import ast
 import importlib
+import importlib.machinery
 import importlib.util
 import json
 import os
@@ -218,19 +219,30 @@ class Reader:
                 self.waiting.append((path, name, False))
 
 
+def find_spec(name):
+    """As importlib.util.find_spec(), which imports the packages that a module is in: they are the ranks' to run."""
+    top, *rest = name.split(".")
+    spec = importlib.util.find_spec(top)
+    for part in rest:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(f"{spec.name}.{part}", spec.submodule_search_locations)
+    return spec
+
+
 def find_module(name, folder):
     """The file of a module that is run by -m: (path, package), or ("", "")."""
     sys.path.insert(0, folder)
     try:
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.submodule_search_locations:
-            spec = importlib.util.find_spec(name + ".__main__")
-        origin = spec.origin if spec is not None else None
+        spec = find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = find_spec(name + ".__main__")
     except (ImportError, ValueError, AttributeError):
-        origin = None
+        spec = None
     finally:
         sys.path.remove(folder)
-    return (origin, name.rpartition(".")[0]) if origin and origin.endswith(".py") else ("", "")
+    is_source = spec is not None and spec.origin and spec.origin.endswith(".py")
+    return (spec.origin, spec.parent) if is_source else ("", "")
 
 
 def make_plan(start, preload):

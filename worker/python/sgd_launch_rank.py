@@ -39,6 +39,11 @@ def absolute(script):
     return os.path.join(os.getcwd(), script) if sys.version_info >= (3, 9) else script
 
 
+def leaves_folder_out():
+    """Whether the interpreter puts no folder of a script in front of sys.path."""
+    return getattr(sys.flags, "safe_path", False) or bool(sys.flags.isolated)
+
+
 def is_importable(script):
     """A folder or an archive, whose __main__ is what runs."""
     for hook in sys.path_hooks:
@@ -69,10 +74,9 @@ def set_up_main(start):
     sys.argv = [start.script or "-m"] + start.arguments
     if hasattr(sys, "orig_argv"):
         sys.orig_argv = list(start.command)
-    safe_path = getattr(sys.flags, "safe_path", False) or sys.flags.isolated
     if start.script and is_importable(start.script):
         sys.path.insert(0, absolute(start.script))
-    elif not safe_path:
+    elif not leaves_folder_out():
         sys.path.insert(0, os.path.dirname(os.path.realpath(start.script)) if start.script else os.getcwd())
     return main
 
@@ -88,18 +92,19 @@ def run_script(start):
         import runpy
         runpy._run_module_as_main("__main__", alter_argv=False)
         return
-    from importlib.machinery import SourceFileLoader
+    from importlib.machinery import SourceFileLoader, SourcelessFileLoader
+    is_compiled = path.endswith(".pyc")
     main.__file__ = path
     main.__cached__ = None
     main.__spec__ = None
-    main.__loader__ = SourceFileLoader("__main__", path)
+    main.__loader__ = (SourcelessFileLoader if is_compiled else SourceFileLoader)("__main__", path)
     try:
         with open(start.script, "rb") as file:
             source = file.read()
     except OSError as error:
-        sys.stderr.write("%s: can't open file %r: [Errno %d] %s\n" % (sys.executable, os.path.abspath(start.script), error.errno, error.strerror))
+        complain("%s: can't open file %r: [Errno %d] %s\n" % (sys.executable, os.path.abspath(start.script), error.errno, error.strerror))
         raise SystemExit(2) from None
-    code = compile(source, path, "exec", dont_inherit=True)
+    code = main.__loader__.get_code("__main__") if is_compiled else compile(source, path, "exec", dont_inherit=True)
     variables = main.__dict__
     del main, source, path
     exec(code, variables)
@@ -111,14 +116,47 @@ def without_our_frames(traceback):
     return traceback
 
 
+def flush(name):
+    """sys.stdout or sys.stderr, which a script may have closed, deleted, or replaced by None."""
+    stream = getattr(sys, name, None)
+    if stream is not None and not getattr(stream, "closed", False):
+        stream.flush()
+
+
+def complain(text):
+    """On standard error, whatever a script has made of sys.stderr."""
+    try:
+        sys.stderr.write(text)
+    except Exception:
+        try:
+            os.write(2, text.encode("utf-8", "backslashreplace"))
+        except OSError:
+            pass
+
+
 def status_of(stop):
     """Of a SystemExit, as the interpreter has it."""
     if stop.code is None:
         return 0
     if isinstance(stop.code, int):
-        return stop.code & 0xff
-    sys.stderr.write("%s\n" % (stop.code,))
+        return stop.code & 0xff if -1 << 63 <= stop.code < 1 << 63 else 0xff
+    complain("%s\n" % (stop.code,))
     return 1
+
+
+def report(kind, value, traceback):
+    """By the script's own hook, as the interpreter does. Returns the exit status."""
+    try:
+        getattr(sys, "excepthook", sys.__excepthook__)(kind, value, traceback)
+    except SystemExit as stop:
+        return status_of(stop)
+    except BaseException as error:
+        error.__traceback__ = without_our_frames(error.__traceback__)
+        complain("Error in sys.excepthook:\n")
+        sys.__excepthook__(type(error), error, error.__traceback__)
+        complain("\nOriginal exception was:\n")
+        sys.__excepthook__(kind, value, traceback)
+    return -signal.SIGINT if issubclass(kind, KeyboardInterrupt) else 1
 
 
 def run(start):
@@ -132,24 +170,24 @@ def run(start):
         error.__traceback__ = without_our_frames(error.__traceback__)
         kind, value, traceback = type(error), error, error.__traceback__
     try:
-        sys.stdout.flush()
-    except (OSError, ValueError):
+        flush("stdout")
+    except Exception:
         pass
     sys.last_type, sys.last_value, sys.last_traceback = kind, value, traceback
-    sys.excepthook(kind, value, traceback)
+    status = report(kind, value, traceback)
     sys.last_value = sys.last_traceback = None  # Else they keep what the script's functions held.
-    return -signal.SIGINT if issubclass(kind, KeyboardInterrupt) else 1
+    return status
 
 
 def finish(status, is_own):
     """Ends this process as processes of multiprocessing end: threads are waited for, exit handlers run, what the script and its own
     modules hold is let go, streams are flushed. Only modules that `is_own(name)` are taken apart: all of them take a second and more."""
-    for step in (threading._shutdown, atexit._run_exitfuncs, lambda: let_go(is_own), sys.stdout.flush, sys.stderr.flush,
+    for step in (threading._shutdown, atexit._run_exitfuncs, lambda: let_go(is_own), lambda: flush("stdout"), lambda: flush("stderr"),
                  lambda: ctypes.CDLL(None).fflush(None)):
         try:
             step()
-        except Exception as error:
-            sys.stderr.write("sgd-launch: while the process ends: %s: %s\n" % (type(error).__name__, error))
+        except BaseException as error:  # Ctrl-C while a thread is waited for, too: what is left of the end is done.
+            complain("sgd-launch: while the process ends: %s: %s\n" % (type(error).__name__, error))
     if status < 0:
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
@@ -242,11 +280,10 @@ def main():
     backend = ""
     if words[:1] == ["--backend"]:
         backend, words = words[1], words[2:]
-    own_folder = os.path.dirname(os.path.abspath(OWN_FILE))
     start = Start(getattr(sys, "orig_argv", [sys.executable])[:1] + words[1:])
     use_backend(backend)
-    if sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(own_folder):
-        del sys.path[0]
+    if not leaves_folder_out():
+        del sys.path[0]  # Ours: its place is the script's.
     status = run(start)
     if status < 0:
         finish(status, lambda name: False)

@@ -20,7 +20,7 @@ import threading
 import time
 
 OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
-if sys.path[:1] != [OWN_FOLDER]:  # -P and -I leave a script's folder out.
+if getattr(sys.flags, "safe_path", False) or sys.flags.isolated:  # They leave a script's folder out.
     sys.path.insert(0, OWN_FOLDER)
 import sgd_launch_preload as preload  # noqa: E402
 import sgd_launch_rank as rank  # noqa: E402
@@ -341,6 +341,8 @@ class Born:
             if stream.isatty():
                 stream.reconfigure(line_buffering=True)
         give_openblas_its_threads()
+        if hasattr(threading.main_thread(), "_set_native_id"):  # Python 3.11 keeps that of the process that has forked.
+            threading.main_thread()._set_native_id()
         if "logging" in sys.modules:  # The time from which its records count, which is the process's own.
             logging = sys.modules["logging"]
             logging._startTime = time.time_ns() if isinstance(getattr(logging, "_startTime", 0.0), int) else time.time()
