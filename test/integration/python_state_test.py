@@ -22,6 +22,18 @@ PEERS_PYTHON = os.environ.get("SGD_PEERS_PYTHON") or os.path.join(CACHE, "peers"
 MODULES = os.path.join(ROOT, "worker", "python")
 KILLS = 10
 
+WATCHED = """
+import os, signal, sys
+import sgd_launch
+is_first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+if is_first and os.environ["RANK"] == "1":
+    sgd_launch.watch()
+    if sys.argv[1] == "heartbeat_lost":
+        os.kill(os.getpid(), signal.SIGSTOP)
+if is_first:
+    signal.pause()
+"""
+
 SCRIPT = """
 import array, hashlib, os, random, sys, time
 import sgd_launch
@@ -134,6 +146,15 @@ class PythonState(harness.LaunchTest):
         launch = self.start(job, run_dir="run", env={"PYTHONPATH": MODULES})
         self.assertEqual(launch.wait(), 1)
         self.assertRegex(launch.said(), r"waited 2 s for local rank 1, which has called commit\(\) 1 times")
+
+    def test_a_watched_rank_that_stands_still_is_found(self):
+        script = self.write("watched.py", WATCHED)
+        for kind, limit in (("heartbeat_lost", "timeout"), ("stalled", "stall_timeout")):
+            with self.subTest(kind):
+                job = self.write(kind + ".json", json.dumps({"name": kind, "num_workers": 2, "heartbeat": {"interval": "100ms", limit: "1s"},
+                                                             "recovery": {"max_failures": 1}, "command": [PYTHON, script, kind]}))
+                launch = self.run_to_end(job, run_dir=kind, env={"PYTHONPATH": MODULES})
+                self.assertEqual([(event["kind"], event["rank"]) for event in launch.events("failure")], [(kind, 1)])
 
     @unittest.skipUnless(os.access(TESTS_PYTHON, os.X_OK), "the tests' Python is not there")
     def test_values_come_back_where_numpy_is(self):

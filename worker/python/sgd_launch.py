@@ -35,7 +35,7 @@ def watch(on=True):
     counts as failed. Off at first: a call into C that keeps the interpreter's lock silences every thread."""
     link = _link()
     if link:
-        link.beat["watched"] = bool(on)
+        link.set_watched(bool(on))
 
 
 def should_stop():

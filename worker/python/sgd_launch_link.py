@@ -98,6 +98,16 @@ class Link:
             if not self.outbox and not self.greeting:
                 self.outbox += json.dumps(self.beat).encode() + b"\n"
 
+    def set_watched(self, on):
+        """Said at once: also a rank that stands still in the next moment is found."""
+        self.beat["watched"] = on
+        self._heartbeat()
+        try:
+            with self.changed:
+                self._flush()
+        except OSError:
+            pass  # The link's thread finds the same.
+
     def _flush(self):
         while self.outbox:
             try:

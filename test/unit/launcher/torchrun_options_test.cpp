@@ -66,8 +66,19 @@ TEST_CASE("torchrun: a line works as it is") {
   CHECK(parse({"--run-path", "--no-python", "train.py"}).options.command == Words{"python3", "-u", "train.py"});
   CHECK(parse({"-ppn", "2", "train", "--nnodes", "7"}).options.command ==
         Words{"python3", "-u", "train", "--nnodes", "7"});
-  const Variable python("PYTHON_EXEC", "/opt/python");
-  CHECK(parse({"train.py"}).options.command == Words{"/opt/python", "-u", "train.py"});
+  const keeper_test::TemporaryDir environment;
+  const std::string own = environment.file("bin/python3");
+  const std::string root = std::filesystem::path(own).parent_path().parent_path();
+  {
+    const Variable active("VIRTUAL_ENV", root.c_str());
+    CHECK(parse({"train.py"}).options.command == Words{"python3", "-u", "train.py"});  // It has none.
+    std::filesystem::create_directory(environment.file("bin"));
+    std::ofstream(own) << "\n";
+    CHECK(parse({"train.py"}).options.command == Words{own, "-u", "train.py"});
+    CHECK(parse({"-m", "pkg"}).options.command == Words{own, "-u", "-m", "pkg"});
+    const Variable python("PYTHON_EXEC", "/opt/python");
+    CHECK(parse({"train.py"}).options.command == Words{"/opt/python", "-u", "train.py"});
+  }
 }
 
 TEST_CASE("torchrun: what each option sets") {
@@ -82,7 +93,14 @@ TEST_CASE("torchrun: what each option sets") {
       {{"--rdzv-id", "7"}, {R"(process.rendezvous_id="7")"}},
       {{"--log-dir", "l"}, {R"(process.log_dir="l")"}},
       {{"-r", "3"}, {R"(process.redirects="3")"}},
+      {{"--redirects", "0:3"}, {R"(process.redirects="0:3")"}},
       {{"--tee=0:3,1:2"}, {R"(process.tee="0:3,1:2")"}},
+      {{"-t", "3"}, {R"(process.tee="3")"}},
+      {{"--cpu-bind", "none"}, {"process.cpu_bind=none"}},
+      {{"--prefix", "[${rank}]"}, {R"(process.prefix="[${rank}]")"}},
+      {{"--preload", "none"}, {"process.preload=none"}},
+      {{"--preload", "auto"}, {"process.preload=auto"}},
+      {{"--rdzv-conf", ""}, {}},
       {{"--local-ranks-filter", "0,2"}, {"process.local_ranks_shown=[0,2]"}},
       {{"--local-ranks-filter="}, {}},
       {{"--duplicate-stdout-filters", "a,b,,c"}, {R"(process.stdout_filters=["a","b,c"])"}},
