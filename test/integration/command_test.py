@@ -137,6 +137,11 @@ class CommandTest(LaunchTest):
         refused = self.run_to_end("-n", 2, "--", *self.script("plain.py", count), *words, *words[:300], run_dir="more", expect=2)
         self.assertIn("pass what is long in a file that the program reads", refused.stderr())
 
+    def test_ranks_go_first_where_memory_is_short(self):
+        text = "import time\nwhile open('/proc/self/oom_score_adj').read() != '500\\n':\n    time.sleep(0.01)\n"
+        for number, command in enumerate((self.script("plain.py", text), ["/usr/bin/python3", self.path("plain.py")])):  # By exec, and forked.
+            self.run_to_end("-n", 1, "--timeout", "20s", "--", *command, run_dir=f"run{number}")
+
     def test_torchrun_spellings(self):
         launch = self.run_to_end("--nproc-per-node", 2, "--", *self.script("show.py", PRINT_ENVIRONMENT))
         self.assertEqual(json.loads(launch.log(1))["WORLD_SIZE"], "2")
