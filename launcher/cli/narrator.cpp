@@ -16,9 +16,10 @@ namespace {
 
 std::string metric_text(const nlohmann::ordered_json& value) {
   if (value.is_null()) return "nan";
-  if (value.is_number_float())
-    return fmt::format("{:.4f}", value.get<double>());  // tidy: allow lenient_json: it is a number
-  return dump_text(value);
+  if (!value.is_number_float()) return dump_text(value);
+  const double number = value.get<double>();  // tidy: allow lenient_json: it is a number
+  const bool has_usual_size = number == 0 || (std::abs(number) >= 1e-3 && std::abs(number) < 1e6);
+  return has_usual_size ? fmt::format("{:.4f}", number) : fmt::format("{:.4g}", number);
 }
 
 /// A terminal of the usual width shows a line of results whole.
@@ -154,7 +155,14 @@ std::string wall_time(double unix_s) {
   return {text, std::strftime(text, sizeof text, "%F %T %z", &parts)};
 }
 
-/// The frames that it died in, and its last lines unless these say the same.
+/// "yes, after 2 earlier failures; not after this one".
+std::string retries_text(const core::RunOutcome& outcome) {
+  if (outcome.cause->is_final) return "no, this cause is final: it would fail again the same way";
+  if (outcome.failures < 2) return "no";
+  return fmt::format("yes, after {}; not after this one", counted(outcome.failures - 1, "earlier failure"));
+}
+
+/// The frames that it died in, and its last lines unless the block has their words already.
 void append_said(std::string& text, const core::Failure& cause) {
   const std::string error = core::words(cause.error);
   if (!cause.error.frames.empty()) {
@@ -163,8 +171,10 @@ void append_said(std::string& text, const core::Failure& cause) {
     text += "    | " + error + "\n";
   }
   const auto has_error = [&](const std::string& line) { return line.find(error) != std::string::npos; };
-  const bool is_said = !cause.error.frames.empty() && std::any_of(cause.tail.begin(), cause.tail.end(), has_error);
-  if (cause.tail.empty() || is_said) return;
+  const bool is_raised = !cause.error.frames.empty() && std::any_of(cause.tail.begin(), cause.tail.end(), has_error);
+  const bool is_headline =
+      cause.tail.size() == 1 && !cause.message.empty() && cause.tail.front().find(cause.message) != std::string::npos;
+  if (cause.tail.empty() || is_raised || is_headline) return;
   text += fmt::format("  last lines of {}:\n", cause.subject);
   for (const std::string& line : cause.tail) text += "    | " + line + "\n";
 }
@@ -312,7 +322,7 @@ std::string failure_block(const core::RunOutcome& outcome, const std::string& ru
   const double at_s = cause.error.at_s > 0 ? cause.error.at_s : failed_at_s;
   if (at_s > 0) text += fmt::format("  when:    {}\n", wall_time(at_s));
   append_said(text, cause);
-  text += cause.is_final ? "  retried: no, this cause is final: it would fail again the same way\n" : "  retried: no\n";
+  text += fmt::format("  retried: {}\n", retries_text(outcome));
   text += after;
   text += fmt::format("  log:     {}\n", log_path(cause, outcome.generation, run_dir));
   text += cause.rank >= 0 ? fmt::format("  next:    sgd-launch logs --rank {} {}\n", cause.rank, run)

@@ -155,11 +155,11 @@ std::string Stepper::fault_of(std::uint32_t agreed, bool is_own_finite, const Op
   for (std::size_t rank = 0; rank < finite.size(); ++rank) {
     if (finite[rank] == "0") ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
+  const char* plural = ranks.find(',') == std::string::npos ? "" : "s";
   const std::string rate = parts_.size() == 1 ? fmt::format(" ({:g})", parts_.front()->learning_rate()) : "";
   return fmt::format(
-      "the loss is not finite at step {} on rank {}: lower the learning rate{}, or look for a fault of the "
-      "data or the loss",
-      steps_ + 1, ranks, rate);
+      "the loss is not finite at step {} on rank{} {}: lower the learning rate{}, or check the data and the loss",
+      steps_ + 1, plural, ranks, rate);
 }
 
 }  // namespace sgd::worker

@@ -14,6 +14,10 @@ TEST_CASE("training and validation of an epoch have a line each, of 80 columns a
   CHECK(line({{"phase", "validate"}, {"epoch", 1}, {"val_loss", 0.5}, {"val_accuracy", 0.81}, {"val_iou", {1, 2}}}) ==
         "epoch 1/5  val_loss 0.5000  val_accuracy 0.8100");
   CHECK(line({{"phase", "validate"}, {"epoch", 6}, {"val_loss", nullptr}}) == "report 6  val_loss nan");
+  CHECK(line({{"phase", "validate"}, {"epoch", 1}, {"val_loss", 1.17611e27}, {"val_mse", 0.00021}}) ==
+        "epoch 1/5  val_loss 1.176e+27  val_mse 0.00021");
+  CHECK(line({{"phase", "validate"}, {"epoch", 1}, {"val_loss", 0.0}, {"val_r2", -999999.0}}) ==
+        "epoch 1/5  val_loss 0.0000  val_r2 -999999.0000");
   CHECK(line({{"phase", "train"}, {"epoch", 2}, {"batch", 7}, {"loss", 0.5}}).empty());
   CHECK(cli::epoch_line({{"phase", "train"}, {"epoch", 1}, {"loss", 0.5}}, 0).empty());  // Of a command.
   for (int number = 0; number < 20; ++number) train[fmt::format("train_metric_{}", number)] = 0.5;
@@ -69,6 +73,35 @@ TEST_CASE("a failed run is one block, the cause first") {
         "  next:    sgd-launch logs --rank 1 runs/x\n");
   outcome.steps = 0;
   CHECK(cli::failure_block(outcome, "runs/x", "runs/x", false).find("  after:   1.5 s\n") != std::string::npos);
+}
+
+TEST_CASE("a failed run says how often it was retried, and its cause once") {
+  core::RunOutcome outcome;
+  core::Failure cause;
+  cause.rank = 0;
+  cause.subject = "rank 0";
+  cause.exit_code = 1;
+  cause.message = "label 77 is outside 0..9";
+  cause.tail = {"sgd-worker: rank 0: label 77 is outside 0..9"};
+  outcome.error = core::words(cause);
+  const auto block = [&] {
+    outcome.cause = cause;
+    return cli::failure_block(outcome, "runs/x", "runs/x", false);
+  };
+  CHECK(block().find("last lines") == std::string::npos);
+  cause.tail.insert(cause.tail.begin(), "reads labels");
+  CHECK(block().find("    | reads labels\n    | sgd-worker: rank 0: label 77 is outside 0..9\n") != std::string::npos);
+  const auto retried = [&](int failures) {
+    outcome.failures = failures;
+    const std::string text = block();
+    const std::size_t begin = text.find("  retried: ");
+    return text.substr(begin, text.find('\n', begin) - begin);
+  };
+  CHECK(retried(1) == "  retried: no");
+  CHECK(retried(2) == "  retried: yes, after 1 earlier failure; not after this one");
+  CHECK(retried(4) == "  retried: yes, after 3 earlier failures; not after this one");
+  cause.is_final = true;
+  CHECK(retried(4) == "  retried: no, this cause is final: it would fail again the same way");
 }
 
 TEST_CASE("what a rank says steers no terminal from a block of ours") {

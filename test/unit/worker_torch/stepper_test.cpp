@@ -30,8 +30,8 @@ TEST_CASE("a loss that is not finite changes no weight and names step and rank")
   (void)fixture.step(fixture.loss_at(1, 1), 0);
   const float before = fixture.weight();
   CHECK_THROWS_WITH(fixture.step(fixture.loss_at(1, NAN), 0),
-                    "the loss is not finite at step 2 on rank 0: lower the learning rate (0.1), or look for a fault of "
-                    "the data or the loss");
+                    "the loss is not finite at step 2 on rank 0: lower the learning rate (0.1), or check the data and "
+                    "the loss");
   CHECK(fixture.weight() == before);
 }
 

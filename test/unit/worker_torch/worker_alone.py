@@ -413,7 +413,7 @@ class Failures(WorkerTest):
         agent.start()
         self.assertEqual(agent.run(), [1, 1])
         for failed in agent.of_type("failed"):
-            self.assertRegex(failed["message"], r"^the loss is not finite at step \d+ on rank 0, 1: lower the learning rate \(1e\+30\), or ")
+            self.assertRegex(failed["message"], r"^the loss is not finite at step \d+ on ranks 0, 1: lower the learning rate \(1e\+30\), or ")
         with open(agent.run_dir + "/errors/rank-0001.json") as file:
             error = json.load(file)["message"]
         self.assertIn("not finite", error["message"])
