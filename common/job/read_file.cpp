@@ -29,7 +29,7 @@ Status check_kind(int fd) {
   if (fstat(fd, &info) != 0) return system_error("cannot read");
   if (S_ISDIR(info.st_mode)) return Error{"is a directory; name a job file", EISDIR};
   if (S_ISREG(info.st_mode)) return {};
-  return Error{fmt::format("is a {}, not a file; from a pipe a job is read as -: sgd-launch - < FILE",
+  return Error{fmt::format("is a {}, not a file; to read a job from a pipe: sgd-launch - < FILE",
                            S_ISFIFO(info.st_mode) ? "FIFO" : "device"),
                EINVAL};
 }

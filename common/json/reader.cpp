@@ -32,10 +32,10 @@ std::string reason_of(const std::string& sentence) {
 
 /// What `word`, which JSON has not, is in other languages; empty: nothing that is known.
 std::string foreign_word(std::string_view word) {
-  if (word.starts_with('\'')) return "strings and keys stand in double quotes";
+  if (word.starts_with('\'')) return "strings and keys need double quotes";
   const std::string_view unsigned_word = word.substr(word.starts_with('-') ? 1 : 0);
   for (const std::string_view known : {"NaN", "nan", "Infinity", "Inf", "inf"})
-    if (unsigned_word == known) return fmt::format("{} is no number in JSON: give a finite one", word);
+    if (unsigned_word == known) return fmt::format("JSON has no {}: give a finite number", word);
   for (const auto& [known, instead] : {std::pair("True", "true"), {"False", "false"}, {"None", "null"}})
     if (word == known) return fmt::format("{} is {} in JSON", known, instead);
   return {};
@@ -113,6 +113,9 @@ class Builder {
     if (reason.starts_with("unexpected '}'; expected string literal")) return "a comma before '}': remove it";
     const bool is_in_array = !frames_.empty() && frames_.back().value->is_array();
     if (is_in_array && reason.starts_with("unexpected ']'")) return "a comma before ']': remove it";
+    constexpr std::string_view kOverflow = "number overflow parsing ";
+    if (reason.starts_with(kOverflow))
+      return fmt::format("the number {} is too large", reason.substr(kOverflow.size()));
     const std::string meant = foreign_word(cursor_.word_at(place));
     return meant.empty() ? reason : meant;
   }

@@ -2,6 +2,7 @@
 // value is not looked for: one mistake, one message.
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
@@ -54,6 +55,13 @@ bool matches(const std::string& text, const std::string& pattern) {
   return compiled.try_emplace(pattern, pattern).first->second.is_in(text);
 }
 
+/// A whole number beyond those that an integer holds: what it breaks is its bound, not its type.
+bool is_beyond_integers(const json& value, const json& node) {
+  if (node.at("type").get<std::string>() != "integer" || !value.is_number_float()) return false;
+  const double number = value.get<double>();
+  return std::abs(number) >= 0x1p63 && node.contains(number > 0 ? "maximum" : "minimum");
+}
+
 bool has_string(const json& object, const char* key) {
   return object.contains(key) && object[key].is_string();
 }
@@ -78,7 +86,7 @@ class Walk {
       check_enum(value, where, node, path);
     } else if (!node.contains("type")) {
       return;  // {}: anything.
-    } else if (!has_type(value, node.at("type").get<std::string>())) {
+    } else if (!has_type(value, node.at("type").get<std::string>()) && !is_beyond_integers(value, node)) {
       must_be(where, path, words_of_type(node["type"].get<std::string>()), value);
     } else if (value.is_number()) {
       check_number(value, where, node, path);

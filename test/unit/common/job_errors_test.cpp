@@ -99,7 +99,10 @@ TEST_CASE("job: numbers of workers") {
   CHECK(line("0") == Lines{R"(job.json:1:38: error: "num_workers" must be at least 1, got 0)"});
   CHECK(line("-2") == Lines{R"(job.json:1:38: error: "num_workers" must be at least 1, got -2)"});
   CHECK(line("1000000") == Lines{R"(job.json:1:38: error: "num_workers" must be at most 65536, got 1000000)"});
-  CHECK(line("99999999999999999999") == Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got 1e+20)"});
+  CHECK(line("99999999999999999999") ==
+        Lines{R"(job.json:1:38: error: "num_workers" must be at most 65536, got 1e+20)"});
+  CHECK(line("-99999999999999999999") ==
+        Lines{R"(job.json:1:38: error: "num_workers" must be at least 1, got -1e+20)"});
   CHECK(line("1.5") == Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got 1.5)"});
   CHECK(line("\"2\"") == Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got "2")"});
   CHECK(line("null") == Lines{R"(job.json:1:38: error: "num_workers" must be an integer, got null)"});
@@ -392,7 +395,7 @@ TEST_CASE("job: files that cannot be read") {
   std::filesystem::resize_file(big, 100 << 20);
   CHECK(line(big) == Lines{"big.json: error: the job file is larger than 1024 KiB"});
   CHECK(line("/dev/zero") ==
-        Lines{"/dev/zero: error: is a device, not a file; from a pipe a job is read as -: sgd-launch - < FILE"});
+        Lines{"/dev/zero: error: is a device, not a file; to read a job from a pipe: sgd-launch - < FILE"});
   const std::string locked = folder.write("locked.json", "{}");
   std::filesystem::permissions(locked, std::filesystem::perms::none);
   if (!std::ifstream(locked)) {  // Root reads anything.
