@@ -116,16 +116,16 @@ int checkpoints_verb(const std::vector<std::string>& arguments) {
   bool as_json = false;
   bool quick = false;
   Get get;
-  const NamedRun run =
-      name_run({"checkpoints",
-                "[--quick] [--json] [RUN]\n       sgd-launch checkpoints get [--step N] [RUN] DIR   one of them, into "
-                "a folder here",
-                "sgd-launch checkpoints",
-                {flag({"--quick"}, "compare sizes only, not checksums (as on a cluster)", quick),
-                 whole_number_option({"--step"}, "of get: that of this step, not the newest", get.step),
-                 flag({"--json"}, "one JSON object", as_json)},
-                [&](std::vector<std::string>& words, Diagnostics& diagnostics) { take_get(words, get, diagnostics); }},
-               arguments);
+  const NamedRun run = name_run(
+      {"checkpoints",
+       "[--quick] [--json] [RUN]\n       sgd-launch checkpoints get [--step N] [RUN] DIR   copies one of "
+       "them into a folder here",
+       "sgd-launch checkpoints",
+       {flag({"--quick"}, "compare sizes only, not checksums (as on a cluster)", quick),
+        whole_number_option({"--step"}, "for get: the checkpoint of this step (default: the newest)", get.step),
+        flag({"--json"}, "one JSON object", as_json)},
+       [&](std::vector<std::string>& words, Diagnostics& diagnostics) { take_get(words, get, diagnostics); }},
+      arguments);
   if (!run.is_named) return run.exit_code;
   const Result<Json> listed = list(run, quick);
   if (!listed) return refuse(listed.error().code, listed.error().message);

@@ -171,9 +171,9 @@ class Parser {
     const bool has_next = index + 1 < arguments.size() && !arguments[index + 1].starts_with('-') &&
                           !arguments[index + 1].ends_with(".json");
     if (!word.value && has_next) word.value = arguments[++index];
-    diagnostics_.error(
-        word.name, 0, 0,
-        fmt::format("is a key of the job and no option: {}={}", word.option->instead, word.value.value_or("VALUE")));
+    diagnostics_.error(word.name, 0, 0,
+                       fmt::format("is a key of the job file, not an option: use {}={}", word.option->instead,
+                                   word.value.value_or("VALUE")));
     return index;
   }
 

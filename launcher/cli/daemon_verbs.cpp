@@ -59,7 +59,7 @@ std::optional<int> parse_daemon(const std::string& name, const std::string& exam
 Option log_format_option(std::string& target) {
   return {{"--log-format"},
           "FORMAT",
-          "text, json, or auto: the journal's where it listens",
+          "text, json, or auto: that of systemd's journal if it listens, else text",
           "",
           [&target](const std::string& text) {
             target = text;
@@ -77,7 +77,7 @@ int refuse_to_start(const Error& error) {
 }
 
 Option input_option(bool& target) {
-  return flag({"--until-eof"}, "end when standard input ends, with whoever holds its other end", target);
+  return flag({"--until-eof"}, "end when standard input ends", target);
 }
 
 Option time_option(std::vector<std::string> names, std::string help, Duration& target) {
@@ -90,19 +90,22 @@ Option time_option(std::vector<std::string> names, std::string help, Duration& t
 }
 
 Option label_option(std::map<std::string, std::string>& labels) {
-  return {
-      {"--label"}, "KEY=VALUE", "for placement rules of jobs; may be repeated", "", [&labels](const std::string& text) {
-        const std::size_t equals = text.find('=');
-        if (equals == 0 || equals == std::string::npos) return fmt::format("expected KEY=VALUE, got \"{}\"", text);
-        labels[text.substr(0, equals)] = text.substr(equals + 1);
-        return core::why_not(labels);
-      }};
+  return {{"--label"},
+          "KEY=VALUE",
+          "label for placement rules of jobs; may be repeated",
+          "",
+          [&labels](const std::string& text) {
+            const std::size_t equals = text.find('=');
+            if (equals == 0 || equals == std::string::npos) return fmt::format("expected KEY=VALUE, got \"{}\"", text);
+            labels[text.substr(0, equals)] = text.substr(equals + 1);
+            return core::why_not(labels);
+          }};
 }
 
 Option memory_option(std::int64_t& bytes) {
   return {{"--memory"},
           "SIZE",
-          "for workers (default: this machine's, or our cgroup's limit)",
+          "memory for workers (default: this machine's, or its control group's)",
           "",
           [&bytes](const std::string& text) {
             const auto size = parse_bytes(text);
@@ -125,25 +128,25 @@ int coordinator_verb(const std::vector<std::string>& arguments) {
   const auto ended = parse_daemon(
       "coordinator", "sgd-launch coordinator --listen 0.0.0.0:7070",
       {address_value({"--listen"},
-                     "where agents and clients come in (default: 127.0.0.1:7070; without an identity a Unix socket)",
+                     "address for agents and clients (default: 127.0.0.1:7070; without an identity a Unix socket)",
                      options.listen),
        flag({"--insecure-loopback"}, "TCP without TLS: everybody on this machine may run anything here",
             options.insecure_loopback),
-       text_option({"--state-dir"}, "DIR", "folder of its runs and its memory", options.state_dir),
-       time_option({"--node-timeout"}, "a node that is silent for so long is lost (default: 5s)", options.node_timeout),
-       whole_number_option({"--max-live"}, "live runs of one client who is no admin (default: 200)", live_max, 1),
-       whole_number_option({"--max-queued"}, "of them, those that wait for their first start (default: 100)",
-                           queued_max, 1),
-       size_option({"--max-bytes"}, "of the folders of its runs (default: not limited)", bytes_max),
-       size_option({"--max-files"}, "of the files that its jobs bring (default: 16GiB)", files_max),
-       whole_number_option({"--keep-runs"}, "ended runs whose folders stay, beside pinned ones (default: 2000)",
+       text_option({"--state-dir"}, "DIR", "folder of its runs and its state", options.state_dir),
+       time_option({"--node-timeout"}, "a node is lost after this time without a message (default: 5s)",
+                   options.node_timeout),
+       whole_number_option({"--max-live"}, "live runs per client, except admins (default: 200)", live_max, 1),
+       whole_number_option({"--max-queued"}, "queued runs per client, except admins (default: 100)", queued_max, 1),
+       size_option({"--max-bytes"}, "disk space for runs per client, except admins (default: not limited)", bytes_max),
+       size_option({"--max-files"}, "disk space for files of jobs per client (default: 16GiB)", files_max),
+       whole_number_option({"--keep-runs"}, "number of ended runs to keep, besides pinned ones (default: 2000)",
                            kept_runs),
-       age_option({"--keep-age"}, "only for so long after their end (default: no limit)", options.retention.age),
-       size_option({"--keep-bytes"}, "and only the newest within this size (default: not limited)",
+       age_option({"--keep-age"}, "how long to keep an ended run (default: no limit)", options.retention.age),
+       size_option({"--keep-bytes"}, "keep only the newest ended runs within this size (default: not limited)",
                    options.retention.bytes),
-       whole_number_option({"--metrics-port"}, "/metrics, /healthz and /readyz on 127.0.0.1 (default: none)",
+       whole_number_option({"--metrics-port"}, "port on 127.0.0.1 of /metrics, /healthz and /readyz (default: none)",
                            options.metrics_port),
-       text_option({"--runs-dir"}, "DIR", "folders of runs are made here, and none is ever removed", options.runs_dir),
+       text_option({"--runs-dir"}, "DIR", "folder for runs, none of which is ever removed", options.runs_dir),
        input_option(options.ends_with_input), log_format_option(options.log_format)},
       arguments, diagnostics);
   if (ended) return *ended;
@@ -183,27 +186,27 @@ int agent_verb(const std::vector<std::string>& arguments) {
       {join_option(coordinator),
        flag({"--insecure-loopback"}, "TCP without TLS: obeys whoever listens there on this machine",
             options.insecure_loopback),
-       text_option({"--name"}, "NAME", "of this node (default: the host's name)", options.name),
-       text_option({"--node-address"}, "IP", "where other nodes reach this one (default: the way to the coordinator)",
-                   options.address),
+       text_option({"--name"}, "NAME", "name of this node (default: the host's name)", options.name),
+       text_option({"--node-address"}, "IP",
+                   "address for other nodes (default: that of the connection to the coordinator)", options.address),
        whole_number_option({"--slots"}, "room for workers (default: one per core)", options.slots),
-       text_option({"--run-as"}, "ACCOUNT", "whose all workers are, if this is root (default: each run's owner)",
+       text_option({"--run-as"}, "ACCOUNT", "account of all workers, for an agent of root (default: each run's owner)",
                    options.accounts.name),
-       flag({"--allow-root"}, "run jobs as root, who can open every key on this node: those of root and of admins",
+       flag({"--allow-root"}, "run jobs of root and of admins as root, who can open every key on this node",
             allow_root),
        flag({"--jobs-share-account"}, "let workers run under the account that owns this node's key",
             options.jobs_share_account),
        label_option(options.labels), memory_option(options.memory_bytes),
-       time_option({"--orphan-timeout"}, "without a coordinator for so long, all ranks here are ended (default: 10m)",
+       time_option({"--orphan-timeout"}, "end all workers here after this time without a coordinator (default: 10m)",
                    options.orphan_timeout),
-       size_option({"--journal-bytes"}, "what is kept for the next agent is rewritten beyond it (default: 16MiB)",
+       size_option({"--journal-bytes"}, "size at which the journal for the next agent is rewritten (default: 16MiB)",
                    options.journal_bytes),
        size_option({"--files"}, "room for the files that jobs bring (default: 16GiB)", options.files_bytes),
        text_option({"--state-dir"}, "DIR", "folder for files on their way to the coordinator", options.state_dir),
-       flag({"--for-one-run"}, "one run has this node for itself, with the agent's environment and working directory",
+       flag({"--for-one-run"}, "serve one run only, in the agent's environment and working directory",
             options.is_for_one_run),
-       text_option({"--output-socket"}, "PATH", "where a launcher listens for what workers here say (default: nobody)",
-                   options.output_socket),
+       text_option({"--output-socket"}, "PATH",
+                   "socket of a launcher that shows the output of workers here (default: none)", options.output_socket),
        input_option(options.ends_with_input), log_format_option(options.log_format)},
       arguments, diagnostics);
   if (ended) return *ended;

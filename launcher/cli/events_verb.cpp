@@ -38,7 +38,7 @@ void print_lines(std::ifstream& file) {
 Option shape_option(std::string& shape) {
   return {{"--as"},
           "WHAT",
-          "with --to: as tensorboard, csv or json, which is RaySGD's results.json",
+          "with --to: convert to tensorboard, csv or json (RaySGD's results.json)",
           "",
           [&shape](const std::string& value) {
             shape = value;
@@ -53,9 +53,9 @@ int print_lines_of(const std::string& what, const std::vector<std::string>& argu
   std::string to;
   std::string shape;
   bool as_json = false;  // They are.
-  std::vector<Option> options = {flag({"--follow", "-f"}, "go on until the run ends", follow),
-                                 text_option({"--to"}, "DIR", "the file as it is into a folder, and no more", to),
-                                 flag({"--json"}, "a JSON object a line, as always", as_json)};
+  std::vector<Option> options = {flag({"--follow", "-f"}, "follow until the run ends", follow),
+                                 text_option({"--to"}, "DIR", "copy the file into this folder, and print nothing", to),
+                                 flag({"--json"}, "one JSON object per line, which is the default", as_json)};
   if (what == "metrics") options.push_back(shape_option(shape));
   const NamedRun run = name_run({what, "[-f] [RUN]", "sgd-launch " + what + " -f", options, {}}, arguments);
   if (!run.is_named) return run.exit_code;

@@ -134,7 +134,7 @@ int init_verb(const std::vector<std::string>& arguments) {
   Diagnostics diagnostics;
   const Option names = {{"--name"},
                         "HOST",
-                        "name or address that the coordinator is reached by, for other tools; again for more",
+                        "name or address of the coordinator, for other tools; may be repeated",
                         "",
                         [&hosts](const std::string& text) {
                           hosts.push_back(text);

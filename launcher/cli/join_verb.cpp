@@ -62,10 +62,10 @@ int join_verb(const std::vector<std::string>& arguments) {
       {"join",
        "HOST:PORT --token-file FILE [options]",
        "sgd-launch join coordinator.example:7070 --token-file node1.token",
-       {text_option({"--token-file"}, "FILE", "what `sgd-launch token create` has printed; - is standard input",
+       {text_option({"--token-file"}, "FILE", "file with what `sgd-launch token create` printed; -: standard input",
                     token_file),
-        text_option({"--identity"}, "DIR", "where certificate and key go (default: of the agent, or of you)", folder),
-        text_option({"--name"}, "NAME", "in the cluster (default: the token's, the host's or yours)", name)},
+        text_option({"--identity"}, "DIR", "folder for certificate and key (default: the agent's, or yours)", folder),
+        text_option({"--name"}, "NAME", "name in the cluster (default: the token's, the host's or yours)", name)},
        1},
       arguments, words, diagnostics);
   if (ended) return *ended;

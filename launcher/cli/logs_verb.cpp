@@ -143,7 +143,7 @@ std::string why_nothing(const LogPrinter& printer, const LogsOptions& options) {
   std::string of;
   if (options.rank) of += fmt::format(" of rank {}", *options.rank);
   if (options.generation) of += fmt::format(" of generation {}", *options.generation);
-  if (printer.has_files()) return "its logs" + of + " are empty, as training alone leaves them";
+  if (printer.has_files()) return "its logs" + of + " are empty: the built-in training loop prints nothing";
   return "it has no log" + of;
 }
 
@@ -165,8 +165,8 @@ int logs_verb(const std::vector<std::string>& arguments) {
                 "sgd-launch logs --rank 1 -f",
                 {whole_number_option({"--rank"}, "only this rank", options.rank),
                  whole_number_option({"--generation"}, "only this start of the workers", options.generation),
-                 flag({"--follow", "-f"}, "go on until the run ends", options.follow),
-                 text_option({"--to"}, "DIR", "the files as they are into a folder, and no more", to),
+                 flag({"--follow", "-f"}, "follow until the run ends", options.follow),
+                 text_option({"--to"}, "DIR", "copy the files into this folder, and print nothing", to),
                  flag({"--no-prefix"}, "lines without \"rank: \" in front", options.prefix, false)},
                 {}},
                arguments);
@@ -181,10 +181,9 @@ int logs_verb(const std::vector<std::string>& arguments) {
     if (!printer.print_new()) return exit_code::kSucceeded;
     if (!is_live) break;
     if (!printer.has_found() && !std::exchange(is_told, true))
-      fmt::print(
-          stderr,
-          "sgd-launch: its workers have written nothing yet, and training alone writes nothing: sgd-launch status "
-          "shows where it stands\n");
+      fmt::print(stderr,
+                 "sgd-launch: its workers have written nothing yet; the built-in training loop prints nothing: "
+                 "sgd-launch status shows where it stands\n");
     (void)::poll(nullptr, 0, kFollowPollMs);
   }
   printer.print_rest();

@@ -79,7 +79,7 @@ int nodes_verb(const std::vector<std::string>& arguments) {
   bool as_json = false;
   Order order;
   const Option node_option = {
-      {"--node"}, "NODE", "of set-slots: which one, if there are several", "", [&](const std::string& text) {
+      {"--node"}, "NODE", "for set-slots: the node, if there are several", "", [&](const std::string& text) {
         order.node = text;
         return text.empty() ? std::string("expected the name of a node") : std::string();
       }};

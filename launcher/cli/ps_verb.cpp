@@ -46,7 +46,7 @@ int ps_verb(const std::vector<std::string>& arguments) {
   bool as_json = false;
   bool help = false;
   std::string address;
-  const std::vector<Option> table = {flag({"--all", "-a"}, "also runs that are over", all),
+  const std::vector<Option> table = {flag({"--all", "-a"}, "also runs that have ended", all),
                                      flag({"--json"}, "one JSON object", as_json), address_option(address),
                                      flag({"--help", "-h"}, "this text", help)};
   Diagnostics diagnostics;

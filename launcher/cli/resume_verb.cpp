@@ -1,4 +1,4 @@
-// `sgd-launch resume [RUN]`: goes on with a run that has ended, in its own folder. All checks come
+// `sgd-launch resume [RUN]`: continues a run that has ended, in its own folder. All checks come
 // first; the folder is not touched before they have passed.
 
 #include <unistd.h>

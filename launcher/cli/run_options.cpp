@@ -70,13 +70,14 @@ void add_expected_options(std::vector<Option>& table) {
 }
 
 void add_job_options(std::vector<Option>& table, RunOptions& options) {
-  table.push_back(override_option(options, {"--num-workers", "-n", "--nproc-per-node", "-ppn"}, "N",
-                                  "how many workers; auto: one per core, of a command one per GPU where there are",
-                                  "num_workers", "PET_NPROC_PER_NODE"));
+  table.push_back(
+      override_option(options, {"--num-workers", "-n", "--nproc-per-node", "-ppn"}, "N",
+                      "number of workers; auto: one per core, or for a command one per GPU, if there are any",
+                      "num_workers", "PET_NPROC_PER_NODE"));
   table.push_back(override_option(options, {"--min-workers"}, "N", "continue after a failure with no fewer than this",
                                   "min_workers"));
   table.push_back(override_option(options, {"--max-failures", "--max-restarts"}, "N",
-                                  "how many failures may be followed by a restart, or unlimited",
+                                  "number of failures after which the workers start again, or unlimited",
                                   "recovery.max_failures", "PET_MAX_RESTARTS"));
   table.push_back(
       {{"--worker"}, "FILE", "a worker of your own in place of sgd-worker", "", [&options](const std::string& text) {
@@ -93,8 +94,8 @@ void add_job_options(std::vector<Option>& table, RunOptions& options) {
 
 /// How this launcher carries a run out; nothing of it is kept in job.json.
 void add_run_options(std::vector<Option>& table, RunOptions& options) {
-  table.push_back(whole_number_option({"--slots"}, "room for workers on this machine (default: what the job wants)",
-                                      options.slots));
+  table.push_back(whole_number_option(
+      {"--slots"}, "slots for workers on this machine (default: as many as the job wants)", options.slots));
   table.push_back({{"--timeout"},
                    "TIME",
                    "stop after this time, for example 90s or 2h; exit code 124",
@@ -106,8 +107,8 @@ void add_run_options(std::vector<Option>& table, RunOptions& options) {
                    }});
   table.push_back({{"--lifeline"},
                    "FD",
-                   "stop, with a checkpoint, when the other end of this descriptor is closed: for programs that start "
-                   "runs, and may be killed",
+                   "stop with a checkpoint when the other end of this descriptor is closed, as when the program that "
+                   "started this one is killed",
                    "",
                    [&options](const std::string& text) {
                      options.lifeline = whole_number(text);
@@ -116,7 +117,7 @@ void add_run_options(std::vector<Option>& table, RunOptions& options) {
                    }});
   table.push_back({{"--local-nodes"},
                    "N",
-                   "treat this machine as N nodes, to try what crosses nodes",
+                   "treat this machine as N nodes, to try a run of several nodes",
                    "",
                    [&options](const std::string& text) {
                      const auto number = whole_number(text);
@@ -129,7 +130,7 @@ void add_run_options(std::vector<Option>& table, RunOptions& options) {
   table.push_back(flag({"--timestamps"}, "workers' lines with the time in front", options.has_time));
   table.push_back({{"--output"},
                    "FORM",
-                   "workers' lines as text, or as json: an object with rank, stream, time and text a line",
+                   "workers' lines as text, or as json: an object per line, with rank, stream, time and text",
                    "",
                    [&options](const std::string& text) {
                      options.is_json = text == "json";
@@ -138,8 +139,8 @@ void add_run_options(std::vector<Option>& table, RunOptions& options) {
                    }});
   table.push_back({{"--output-at"},
                    "WHERE",
-                   "with --nnodes, where workers' lines are shown: own (default): each node has its own workers'; "
-                   "first: node 0 has all",
+                   "with --nnodes, where workers' lines are shown: own (default): each node shows those of its "
+                   "workers; first: node 0 shows all",
                    "",
                    [&options](const std::string& text) {
                      options.output_at_first = text == "first";
@@ -177,7 +178,7 @@ std::vector<Option> run_option_table(RunOptions& options) {
   std::vector<Option> table;
   add_job_options(table, options);
   table.push_back(run_dir_option(options));
-  table.back().help += "; on a cluster: a copy of what it leaves, here";
+  table.back().help += "; on a cluster: folder here for a copy of it";
   add_run_options(table, options);
   table.push_back(address_option(options.address));
   table.push_back(flag({"--detach"}, "on a cluster: print the run's id and return; the run continues", options.detach));
@@ -272,13 +273,13 @@ std::string run_help() {
          "nothing\n"
          "  sgd-launch (status | logs | metrics | events | stop | checkpoints) [options] [RUN]\n"
          "  sgd-launch plot [--png FILE] [RUN [METRIC...]]             its metrics as curves, here or in an image\n"
-         "  sgd-launch checkpoints get [--step N] [RUN] DIR            one of them, whole, into a folder here\n"
+         "  sgd-launch checkpoints get [--step N] [RUN] DIR            copies one of them into a folder here\n"
          "  sgd-launch tune [options] job.json | (status | best) [RUN] trials of a job, and the best of them\n"
          "  sgd-launch warm [--stop] [train.py...]                     keep a Python ready that has imported what it "
          "needs\n"
          "  sgd-launch doctor [--json] [--address ADDRESS]             what this machine or a cluster lacks\n"
-         "  sgd-launch nodes [options] [RUN] [set-slots N]             room for workers, and its change\n"
-         "  sgd-launch config show [--origin] [job.json]               what holds, and where each value comes from\n"
+         "  sgd-launch nodes [options] [RUN] [set-slots N]             slots for workers, and their number\n"
+         "  sgd-launch config show [--origin] [job.json]               every setting, and where its value comes from\n"
          "  sgd-launch (submit [--detach] ... | ps | plan ... | events) of a cluster: --address, or SGD_ADDRESS\n"
          "  sgd-launch (coordinator | agent --join HOST:PORT)          the programs of a cluster, each with --help\n"
          "  sgd-launch (init | token | join | revoke)                  who belongs to it, each with --help\n"

@@ -82,14 +82,14 @@ int create_token(const std::vector<std::string>& arguments) {
                        }};
   const Option name = {{"--name"},
                        "NAME",
-                       "the only name it may be used for, also one that is taken or was revoked; a client's needs one",
+                       "the only name it is valid for, even if that is taken or revoked; required for a client",
                        "",
                        [&wanted](const std::string& text) {
                          wanted.name = text;
                          return net::is_name(text) ? std::string() : fmt::format("\"{}\" is no name", text);
                        }};
   const Option ttl = {
-      {"--ttl"}, "TIME", "how long it holds (default: 15m; at most a week)", "", [&wanted](const std::string& text) {
+      {"--ttl"}, "TIME", "how long it is valid (default: 15m; at most a week)", "", [&wanted](const std::string& text) {
         const auto time = parse_duration(text);
         if (time) wanted.ttl = *time;
         return time && *time >= std::chrono::seconds(1) && *time <= kTtlMax
@@ -100,7 +100,7 @@ int create_token(const std::vector<std::string>& arguments) {
       {"token create",
        "[options]",
        "sgd-launch token create --name node1 > node1.token",
-       {role, name, flag({"--admin"}, "of a client: it may act on the runs of others", wanted.is_admin), ttl,
+       {role, name, flag({"--admin"}, "for a client: it may act on the runs of others", wanted.is_admin), ttl,
         state_dir_option(wanted.state_dir)},
        0},
       arguments, words, diagnostics);

@@ -127,7 +127,7 @@ void add_nodes(Table& table, RunOptions& options) {
   });
   table.add_text("--local-addr", "HOST", options.nodes.local_addr);
   table.add_text("--rdzv-secret-file", "FILE", options.nodes.secret_file,
-                 "with --nnodes: a text that is the same on all nodes, and nobody else's");
+                 "with --nnodes: file with the secret that all nodes share");
   table.add_flag("--rdzv-insecure", options.nodes.is_open);
 }
 
@@ -189,8 +189,8 @@ void add_processes(Table& table, RunOptions& options) {
     return std::string();
   });
   table.add_key({"--backend"}, "NAME",
-                "sgd: torch.distributed sums in shared memory where a script names gloo; tensorflow: workers are told "
-                "TF_CONFIG; horovod: HOROVOD_RANK and the like",
+                "sgd: torch.distributed sums in shared memory where a script names gloo; tensorflow: sets TF_CONFIG; "
+                "horovod: sets HOROVOD_RANK and the rest",
                 "backend", kAsIs);
   table.add_key({"--preload"}, "HOW", "auto, none or MODULE,...: what one Python imports before it forks the workers",
                 "preload", [](const std::string& text) {

@@ -36,20 +36,22 @@ std::vector<Option> tune_option_table(RunOptions& options, std::string& resumed)
     return name == "--no-prefix" || name == "--no-fold" || name == "--timestamps" || name == "--output" ||
            name == "--local-nodes";
   });
-  table.push_back(override_of(options, "--samples", "how many trials, of each point of a grid", "tune.samples"));
-  table.push_back(override_of(options, "--concurrent", "trials at the same time", "tune.concurrent"));
+  table.push_back(
+      override_of(options, "--samples", "number of trials; with a grid, of each of its points", "tune.samples"));
+  table.push_back(
+      override_of(options, "--concurrent", "number of trials that run at the same time", "tune.concurrent"));
   table.push_back(run_dir_option(options));
   table.push_back({{"--resume"},
                    "RUN",
-                   "go on with an experiment, or with --samples N have more trials; one on a cluster that has not "
-                   "ended is joined",
+                   "continue an experiment, or add trials with --samples N; join one on a cluster that has not ended",
                    "",
                    [&resumed](const std::string& text) {
                      resumed = text;
                      return text.empty() ? std::string("expected the experiment's folder") : std::string();
                    }});
   table.push_back(address_option(options.address));
-  table.push_back(flag({"--detach"}, "on a cluster: print the experiment's id and leave it to itself", options.detach));
+  table.push_back(flag({"--detach"}, "on a cluster: print the experiment's id and return; the experiment continues",
+                       options.detach));
   table.push_back(flag({"--help", "-h"}, "this text", options.help));
   return table;
 }
@@ -60,11 +62,11 @@ std::string tune_help() {
   return "Example: sgd-launch tune configs/tune_linear.json --samples 20\n"
          "Usage: sgd-launch tune [options] job.json        trials of the job, whose \"tune\" says what is tried\n"
          "       sgd-launch tune --address HOST:PORT job.json  the same on a cluster\n"
-         "       sgd-launch tune --resume RUN              goes on with it, or with --samples N has more trials\n"
+         "       sgd-launch tune --resume RUN              continues it, or adds trials with --samples N\n"
          "       sgd-launch tune status [--json] [RUN]     the table of its trials\n"
-         "       sgd-launch tune best [--json | --job] [RUN]   the best of them, and how it is run again\n"
+         "       sgd-launch tune best [--json | --job] [RUN]   the best of them, and how to run it again\n"
          "       sgd-launch tune plot [--png FILE] [RUN]   its metric as curves, and over each parameter\n"
-         "       sgd-launch tune export --to DIR [RUN]     its trials in the form of another tool\n" +
+         "       sgd-launch tune export --to DIR [RUN]     its trials in the format of another tool\n" +
          describe(tune_option_table(unused, none));
 }
 

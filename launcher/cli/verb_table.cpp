@@ -41,17 +41,17 @@ const std::map<std::string, Verb>& verbs() {
       {"checkpoints", {checkpoints_verb, "lists the checkpoints of a run, or fetches one"}},
       {"config", {config_verb, "shows every setting, and where its value comes from"}},
       {"coordinator", {coordinator_verb, "schedules the runs of a cluster"}},
-      {"doctor", {doctor_verb, "says what this machine or a cluster lacks, and what mends it"}},
-      {"events", {events_verb, "prints what happened to a run, a JSON line each"}},
-      {"init", {init_verb, "makes a cluster's authority and its first identities"}},
+      {"doctor", {doctor_verb, "says what this machine or a cluster lacks, and what fixes it"}},
+      {"events", {events_verb, "prints the events of a run as JSON lines"}},
+      {"init", {init_verb, "makes a cluster's certificate authority and its first certificates"}},
       {"join", {join_verb, "makes this machine or this person a member of a cluster"}},
       {"logs", {logs_verb, "prints what the workers of a run wrote"}},
       {"metrics", {metrics_verb, "prints or converts the reports of a run"}},
-      {"nodes", {nodes_verb, "lists nodes and their room, and changes it"}},
+      {"nodes", {nodes_verb, "lists nodes and their slots, and changes them"}},
       {"plan", {plan_verb, "says where a job would be placed, and why not elsewhere"}},
       {"plot", {plot_verb, "draws metrics of a run as curves"}},
-      {"ps", {ps_verb, "lists runs"}},
-      {"resume", {resume_verb, "goes on with a run that has ended"}},
+      {"ps", {ps_verb, "lists live runs, of this machine or a cluster"}},
+      {"resume", {resume_verb, "continues a run that has ended"}},
       {"revoke", {revoke_verb, "shuts a node or a person out of a cluster"}},
       {"run", {run_verb, "runs a job file or a command, on this machine or a cluster"}},
       {"runs", {runs_verb, "lists, removes and pins folders of runs"}},
@@ -61,7 +61,7 @@ const std::map<std::string, Verb>& verbs() {
       {"token", {token_verb, "makes, lists and revokes tokens to join a cluster"}},
       {"tune", {tune_verb, "runs trials of a job with different settings, and finds the best"}},
       {"validate", {validate_verb, "measures saved weights on validation data"}},
-      {"warm", {warm_verb, "keeps a Python ready that has imported what a script needs"}}};
+      {"warm", {warm_verb, "keeps a Python process ready that has imported what a script needs"}}};
   return kVerbs;
 }
 
@@ -82,9 +82,10 @@ std::string unknown_word(const std::string& word) {
   std::string list;
   for (const std::string& name : verb_names()) list += (list.empty() ? "" : ", ") + name;
   const auto near = json::nearest(word, verb_names());
+  const std::string meant = near ? fmt::format("did you mean the verb {}? A", *near) : "a";
   return fmt::format(
-      "cannot tell what \"{}\" is: a job file ends in .json, a command comes after --, and the verbs are {}{}", word,
-      list, near ? fmt::format("; did you mean the verb {}?", *near) : "");
+      "cannot tell what \"{}\" is: {} job file ends in .json, a command comes after --, and the verbs are {}", word,
+      meant, list);
 }
 
 int help_verb(std::vector<std::string> words) {

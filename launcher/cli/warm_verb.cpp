@@ -41,10 +41,10 @@ struct WarmOptions {
 };
 
 std::vector<Option> warm_option_table(WarmOptions& options) {
-  return {flag({"--stop"}, "let go of all that is held ready; runs are not touched", options.stop),
+  return {flag({"--stop"}, "end every Python that is kept ready; runs go on", options.stop),
           {{"--idle"},
            "TIME",
-           "without a run for so long, it ends by itself (default: 30m)",
+           "end after this time without a run (default: 30m)",
            "",
            [&options](const std::string& text) {
              const auto time = parse_duration(text);
@@ -52,7 +52,7 @@ std::vector<Option> warm_option_table(WarmOptions& options) {
              return time && *time >= std::chrono::seconds(1) ? std::string()
                                                              : fmt::format("expected a time as 30m, got \"{}\"", text);
            }},
-          flag({"--json"}, "what is held, as JSON", options.is_json),
+          flag({"--json"}, "what is kept ready, as JSON", options.is_json),
           flag({"--help", "-h"}, "this text", options.help)};
 }
 
@@ -84,14 +84,14 @@ int help() {
       "Example: sgd-launch warm -n 2 train.py\n"
       "Usage: sgd-launch warm [options] [options of run] (train.py | -m module | job.json | -- python3 ...)\n"
       "       sgd-launch warm [--json | --stop]\n"
-      "Starts a Python behind this terminal that imports what the script needs, and keeps it ready: the next run with\n"
-      "the same interpreter and environment starts without importing anything. Without a script: what is held.\n{}",
+      "Starts a Python in the background that imports what the script needs, and keeps it ready: the next run with\n"
+      "the same interpreter and environment imports nothing. Without a script it shows what is kept ready.\n{}",
       describe(warm_option_table(unused)));
   return exit_code::kSucceeded;
 }
 
 void print_held(const warm::Held& held) {
-  if (held.spares.empty()) fmt::print("nothing is held ready\n");
+  if (held.spares.empty()) fmt::print("no Python is kept ready\n");
   for (const warm::Spare& spare : held.spares) {
     const bool is_ready = spare.state == "ready";
     fmt::print("{:<9} {:>9} {:>8} {:>9}  {}{}\n", spare.state,
@@ -124,9 +124,9 @@ int show(const WarmOptions& options, const std::string& socket) {
   if (options.is_json)
     print_json(found);
   else if (options.stop)
-    fmt::print("{}\n", held != nullptr ? fmt::format("{} interpreter{} let go", found.spares.size(),
-                                                     found.spares.size() == 1 ? "" : "s")
-                                       : "nothing is held ready");
+    fmt::print("{}\n", held != nullptr
+                           ? fmt::format("{} Python{} ended", found.spares.size(), found.spares.size() == 1 ? "" : "s")
+                           : "no Python is kept ready");
   else
     print_held(found);
   return exit_code::kSucceeded;

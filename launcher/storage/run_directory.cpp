@@ -154,15 +154,15 @@ Result<RunPlace> choose_run_place(const std::string& name, const std::string& gi
   place.directory = directory.string();
   if (const Status named = json::check_path("run directory", place.directory); !named) return named.error();
   if (fs::is_symlink(directory, error) && !fs::exists(directory, error))
-    return Error{fmt::format("run directory {} is a link to what is not there: remove it, or name another folder",
-                             place.directory)};
+    return Error{
+        fmt::format("run directory {} is a dangling link: remove it, or name another folder", place.directory)};
   if (fs::exists(directory, error)) {
     if (!fs::is_directory(directory, error))
       return Error{fmt::format("run directory {} is not a folder", place.directory)};
     if (fs::exists(directory / "events.jsonl", error))
       return Error{
-          fmt::format("run directory {} is in use, it holds a run: sgd-launch resume {} goes on with it; "
-                      "name another folder for a new one",
+          fmt::format("run directory {} holds a run: sgd-launch resume {} continues it; "
+                      "name another folder for a new run",
                       place.directory, given.string())};
     if (!fs::is_empty(directory, error) || error)
       return Error{fmt::format("run directory {} is in use (it is not empty): name another one with --run-dir",

@@ -215,7 +215,7 @@ class BadInputTest(LaunchTest):
 
     def test_run_directory_that_leads_nowhere(self):
         os.symlink(self.path("nowhere"), self.path("run"))
-        self.refused("-n", 1, "--", "true", words=[self.path("run"), "is a link to what is not there"])
+        self.refused("-n", 1, "--", "true", words=[self.path("run"), "is a dangling link"])
 
     def test_latest_run_that_is_gone(self):
         os.makedirs(self.path("work", "runs"))

@@ -202,7 +202,7 @@ class WarmTest(LaunchTest):
         os.kill(self.held()["pid"], signal.SIGKILL)
         self.write("go", "")
         self.assertEqual(launch.wait(), 0, launch.said())
-        self.assertEqual(self.warm()[0], "nothing is held ready\n")
+        self.assertEqual(self.warm()[0], "no Python is kept ready\n")
         self.assertNotIn(NOT_USED, self.run_warm("-n", 1, "--", *command, run_dir="next").stderr())
 
     def test_it_ends_by_itself(self):

@@ -21,8 +21,8 @@ TEST_CASE("options that many verbs have may stand before the verb") {
 
 TEST_CASE("a word that is nothing is told what it may have meant, with all verbs") {
   const std::string text = unknown_word("stauts");
-  CHECK_THAT(text, Catch::EndsWith("; did you mean the verb status?"));
-  CHECK(text.find('?') == text.size() - 1);
+  CHECK_THAT(text,
+             Catch::StartsWith("cannot tell what \"stauts\" is: did you mean the verb status? A job file ends in"));
   for (const char* verb : {"run", "resume", "submit", "ps", "plan", "coordinator", "agent", "token", "join", "help"})
     CHECK(text.find(verb) != std::string::npos);
   CHECK(unknown_word("xyzzy").find("did you mean") == std::string::npos);
