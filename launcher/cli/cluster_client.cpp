@@ -133,6 +133,13 @@ Result<std::shared_ptr<const net::TlsContext>> user_tls(const net::Address& coor
   return tls;
 }
 
+std::string no_coordinator(const net::Address& address, const std::string& reason) {
+  const std::string place = to_text(address);
+  const std::string again = fmt::format("cannot reach {}: ", place);
+  return fmt::format("no coordinator at {}: {}", place,
+                     reason.starts_with(again) ? reason.substr(again.size()) : reason);
+}
+
 Result<Json> ask_cluster(const net::Address& address, Json request) {
   auto tls = user_tls(address);
   if (!tls) return tls.error();
@@ -151,7 +158,7 @@ Result<Json> ask_cluster(const net::Address& address, std::shared_ptr<const net:
               },
               [](const std::string&) {},
               [&](const std::string& reason) {
-                if (!answer) answer = Error{fmt::format("no coordinator at {}: {}", to_text(address), reason)};
+                if (!answer) answer = Error{no_coordinator(address, reason)};
               }});
   const auto deadline = std::chrono::steady_clock::now() + kDeadline;
   while (!answer && std::chrono::steady_clock::now() < deadline) io.run_one_until(deadline);

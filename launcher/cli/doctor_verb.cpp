@@ -38,10 +38,10 @@ constexpr Duration kCoordinatorPatience = std::chrono::seconds(10);
 
 /// Nothing: there is no identity in `folder`, or none that this account may see.
 std::optional<doctor::Certificate> certificate_in(const std::string& folder, const std::string& whose,
-                                                  const std::string& mend, bool is_renewed) {
+                                                  const std::string& fix, bool is_renewed) {
   const auto files = net::load_identity(folder);
   if (!files && (files.error().code == ENOENT || files.error().code == EACCES)) return std::nullopt;
-  doctor::Certificate found{whose, net::identity_file(folder), mend, {}, 0, 0, is_renewed};
+  doctor::Certificate found{whose, net::identity_file(folder), fix, {}, 0, 0, is_renewed};
   if (!files) {
     found.trouble = files.error().message;
     return found;
@@ -102,7 +102,7 @@ doctor::Cluster ask_about(const net::Address& address) {
   };
   handlers.on_chunk = [](const std::string&) {};
   handlers.on_lost = [&](const std::string& reason) {
-    if (!is_done) cluster.trouble = fmt::format("no coordinator at {}: {}", cluster.address, reason);
+    if (!is_done) cluster.trouble = no_coordinator(address, reason);
     is_done = true;
   };
   handlers.on_welcome = [&](const Json& welcome) {

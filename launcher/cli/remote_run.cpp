@@ -188,7 +188,7 @@ void RemoteRun::send_submission() {
 
 void RemoteRun::on_lost(const std::string& reason) {
   if (!was_open_) {
-    console_.complain("error", fmt::format("no coordinator at {}: {}", to_text(coordinator_), reason));
+    console_.complain("error", no_coordinator(coordinator_, reason));
     return end(exit_code::kUnreachable);
   }
   if (!std::exchange(is_open_, false)) return;

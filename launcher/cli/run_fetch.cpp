@@ -100,8 +100,7 @@ class Fetch {
 
   void on_lost(const std::string& reason) {
     // A connection that was there comes again, and the files go on where they are.
-    if (!was_open_)
-      fail(exit_code::kUnreachable, fmt::format("no coordinator at {}: {}", to_text(*run_.cluster), reason));
+    if (!was_open_) fail(exit_code::kUnreachable, no_coordinator(*run_.cluster, reason));
   }
 
   void on_message(const Json& message) {

@@ -32,7 +32,7 @@ Result<storage::RunPlace> place_of_new_run(const std::string& name, const std::s
   for (const std::string& runs : may_be_elsewhere ? other_places() : std::vector<std::string>()) {
     auto other = storage::choose_run_place(name, "", runs);
     if (!other) continue;
-    diagnostics.warn("--run-dir", 0, 0, fmt::format("{}: files are in {}", place.error().message, runs));
+    diagnostics.warn("sgd-launch", 0, 0, fmt::format("{}; files are in {}", place.error().message, runs));
     return other;
   }
   diagnostics.error("--run-dir", 0, 0, place.error().message);

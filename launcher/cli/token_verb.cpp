@@ -203,6 +203,7 @@ int token_verb(const std::vector<std::string>& arguments) {
     fmt::print("Usage: sgd-launch token (create | list | revoke) [options]\n");
     return exit_code::kSucceeded;
   }
+  if (which.empty()) return refuse(exit_code::kUsage, "token: say what to do: create, list or revoke");
   const auto near = json::nearest(which, {"create", "list", "revoke"});
   return refuse(exit_code::kUsage, fmt::format("token: expected create, list or revoke, got \"{}\"{}", which,
                                                near ? fmt::format("; did you mean {}?", *near) : ""));

@@ -134,7 +134,7 @@ Status read_experiment(const NamedExperiment& named, const std::function<void(co
   });
   if (!is_there) return system_error("cannot open " + named.folder + "/events.jsonl");
   if (is_experiment) return {};
-  return Error{name_of(named.run) + " is no experiment: sgd-launch status shows a run"};
+  return Error{name_of(named.run) + " is not an experiment: sgd-launch status shows a run"};
 }
 
 int tune_status(const std::vector<std::string>& arguments) {
@@ -176,7 +176,11 @@ int tune_best(const std::vector<std::string>& arguments) {
   if (const Status read = read_experiment(named, [](const Json&) {}); !read)
     return refuse(exit_code::kNotFound, read.error().message);
   const auto found = best_of(named.run);
-  if (!found) return refuse(found.error().code, found.error().message);
+  if (!found) {
+    const Status read = read_experiment(named, [](const Json&) {});
+    return read ? refuse(found.error().code, found.error().message)
+                : refuse(exit_code::kNotFound, read.error().message);
+  }
   const Json& best = found.value();
   if (as_job) {
     const auto job = job_of(named.run, best);

@@ -58,7 +58,7 @@ RetryVerdict RetryBudget::on_failure(const Failure& cause, const EndedGeneration
   if (repeats_itself(cause, ended))
     return end(
         exit_code::kExhausted,
-        fmt::format("the same error has come {} times in a row, each time {}: a restart does not mend it", errors_,
+        fmt::format("the same error has come {} times in a row, each time {}: a restart does not fix it", errors_,
                     error_step_ > 0 ? fmt::format("at step {}", error_step_)
                                     : "after " + format_duration(rounded(error_lived_))));
   return {true, delay_of_crash(cause, ended), "", 0};

@@ -31,11 +31,11 @@ using Findings = std::vector<Finding>;
 void ok(Findings& out, const char* topic, std::string text) {
   out.push_back({Level::kOk, topic, std::move(text), {}});
 }
-void advise(Findings& out, const char* topic, std::string text, std::string mend) {
-  out.push_back({Level::kAdvice, topic, std::move(text), std::move(mend)});
+void advise(Findings& out, const char* topic, std::string text, std::string fix) {
+  out.push_back({Level::kAdvice, topic, std::move(text), std::move(fix)});
 }
-void miss(Findings& out, const char* topic, std::string text, std::string mend) {
-  out.push_back({Level::kMissing, topic, std::move(text), std::move(mend)});
+void miss(Findings& out, const char* topic, std::string text, std::string fix) {
+  out.push_back({Level::kMissing, topic, std::move(text), std::move(fix)});
 }
 
 std::string bytes_text(std::uint64_t bytes) {
@@ -232,19 +232,19 @@ void check_gpus(const Facts& facts, Findings& out) {
 void check_certificates(const Facts& facts, Findings& out) {
   for (const Certificate& one : facts.certificates) {
     if (!one.trouble.empty()) {
-      miss(out, "certificate", fmt::format("{}: {}", one.whose, one.trouble), one.mend);
+      miss(out, "certificate", fmt::format("{}: {}", one.whose, one.trouble), one.fix);
       continue;
     }
     const std::int64_t left_s = one.expires_s - facts.now_s;
     const std::string left = fmt::format("{}: {} days left", one.whose, left_s / kDay_s);
     if (left_s <= 0)
-      miss(out, "certificate", fmt::format("{}: it ended {} days ago", one.whose, -left_s / kDay_s), one.mend);
+      miss(out, "certificate", fmt::format("{}: it ended {} days ago", one.whose, -left_s / kDay_s), one.fix);
     else if (facts.now_s < one.issued_s)
       miss(out, "certificate", fmt::format("{}: it is not valid yet; is the clock right?", one.whose),
            "timedatectl set-ntp true");
     else if (left_s < kCertificateSoon_s)
       (one.is_renewed ? advise : miss)(out, "certificate",
-                                       one.is_renewed ? left + "; its daemon should have renewed it" : left, one.mend);
+                                       one.is_renewed ? left + "; its daemon should have renewed it" : left, one.fix);
     else
       ok(out, "certificate", left);
   }
@@ -331,7 +331,7 @@ std::string as_text(const std::vector<Finding>& findings) {
   for (const Finding& one : findings) {
     ++counts[static_cast<std::size_t>(one.level)];
     text += fmt::format("{:<8} {:<22} {}\n", name(one.level), one.topic, one.text);
-    if (!one.mend.empty()) text += fmt::format("{:31} mend: {}\n", "", one.mend);
+    if (!one.fix.empty()) text += fmt::format("{:31} fix: {}\n", "", one.fix);
   }
   return text + fmt::format("{} ok, {} with advice, {} missing\n", counts[0], counts[1], counts[2]);
 }
@@ -340,7 +340,7 @@ nlohmann::ordered_json as_json(const std::vector<Finding>& findings) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const Finding& one : findings) {
     nlohmann::ordered_json row = {{"level", name(one.level)}, {"topic", one.topic}, {"text", one.text}};
-    if (!one.mend.empty()) row["mend"] = one.mend;
+    if (!one.fix.empty()) row["fix"] = one.fix;
     rows.push_back(std::move(row));
   }
   return {{"schema_version", 1}, {"well", !is_anything_missing(findings)}, {"findings", std::move(rows)}};

@@ -1,5 +1,5 @@
 #pragma once
-// From facts to findings: each says what is so, and of what is not as it should be the command that mends it. Pure.
+// From facts to findings: each says what is so, and of what is not as it should be the command that fixes it. Pure.
 
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@ struct Finding {
   Level level = Level::kOk;
   std::string topic;  ///< "open files"
   std::string text;   ///< What is so.
-  std::string mend;   ///< A command, or what to change; empty of kOk.
+  std::string fix;    ///< A command, or what to change; empty of kOk.
 };
 
 /// In a fixed order: this machine, its programs, then the cluster.
@@ -28,7 +28,7 @@ struct Finding {
 /// "ok", "advice", "missing".
 [[nodiscard]] const char* name(Level level);
 [[nodiscard]] bool is_anything_missing(const std::vector<Finding>& findings);
-/// A line a finding, and below each that is not kOk its mend; the last line counts them.
+/// A line a finding, and below each that is not kOk its fix; the last line counts them.
 [[nodiscard]] std::string as_text(const std::vector<Finding>& findings);
 [[nodiscard]] nlohmann::ordered_json as_json(const std::vector<Finding>& findings);
 

@@ -28,7 +28,7 @@ struct Disk {
 struct Certificate {
   std::string whose;          ///< "your identity", "the coordinator's identity"
   std::string path;           ///< Of its file.
-  std::string mend;           ///< The command that makes it anew.
+  std::string fix;            ///< The command that makes it again.
   std::string trouble;        ///< Why it cannot be used; empty: it can be read.
   std::int64_t issued_s = 0;  ///< Unix time.
   std::int64_t expires_s = 0;

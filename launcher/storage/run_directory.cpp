@@ -119,10 +119,9 @@ Status check_writable(const fs::path& directory) {
   fs::path existing = directory;
   std::error_code error;
   while (!fs::exists(existing, error) && existing.has_relative_path()) existing = existing.parent_path();
-  if (!fs::is_directory(existing, error))
-    return Error{fmt::format("run directory {}: {} is not a folder", directory.string(), existing.string())};
+  if (!fs::is_directory(existing, error)) return Error{fmt::format("{} is not a folder", existing.string())};
   if (::access(existing.c_str(), W_OK | X_OK) != 0)
-    return system_error(fmt::format("run directory {}: cannot write to {}", directory.string(), existing.string()));
+    return system_error(fmt::format("cannot write to {}", existing.string()));
   return {};
 }
 
@@ -169,7 +168,9 @@ Result<RunPlace> choose_run_place(const std::string& name, const std::string& gi
                                place.directory)};
   }
   const Status writable = check_writable(directory);
-  if (!writable) return writable.error();
+  if (!writable && given_dir.empty()) return writable.error();  // Nobody has named the run's own folder.
+  if (!writable)
+    return Error{fmt::format("run directory {}: {}", place.directory, writable.error().message), writable.error().code};
   if (!given_dir.empty()) place.id = directory.filename().string();
   return place;
 }

@@ -83,7 +83,7 @@ class CauseTest(LaunchTest):
         launch = self.fail_with(self.script("raise.py", "raise ValueError('bad sample')\n"), "--max-failures", 100, ranks=1, expect=7,
                            limit_s=60)
         self.assertEqual(len(launch.events("failure")), 3)
-        self.assertIn("a restart does not mend it", launch.summary()["error"])
+        self.assertIn("a restart does not fix it", launch.summary()["error"])
         self.assertEqual(len(launch.events("backoff")), 1)
         self.assertEqual(launch.events("backoff")[0]["reason"], "it fails soon after each start")
 

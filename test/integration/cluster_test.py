@@ -203,7 +203,7 @@ class CommandTest(ClusterCase):
                 (["status", "no-such-run"], 4, "no run"),
                 (["-n", 2, "--slots", 1, "--", "true"], 2, "--slots"),
                 (["-n", 2, "--run-dir", "x", "--detach", "--", "true"], 2, "--run-dir"),
-                (["-n", 2, "--address", "127.0.0.1:1", "--", "true"], 3, "no coordinator at 127.0.0.1:1"),
+                (["-n", 2, "--address", "127.0.0.1:1", "--", "true"], 3, "no coordinator at 127.0.0.1:1: Connection refused"),
                 (["ps", "--address", "a b"], 2, "--address"),
                 (["checkpoints", "no-such-run"], 4, "no run"),
                 (["resume", "no-such-run"], 4, "no run"),

@@ -32,7 +32,7 @@ class DoctorTest(LaunchTest):
         self.assertEqual(ended.returncode, 0 if said["well"] else 1, ended.stderr)
         self.assertEqual(said["well"], all(one["level"] != "missing" for one in said["findings"]))
         for one in said["findings"]:
-            self.assertEqual("mend" in one, one["level"] != "ok", one)
+            self.assertEqual("fix" in one, one["level"] != "ok", one)
         return {one["topic"]: one for one in said["findings"]}
 
     def test_this_machine(self):
@@ -45,13 +45,13 @@ class DoctorTest(LaunchTest):
         self.assertEqual(sorted(os.listdir(self.folder)), [], "it changes nothing")
         text = self.ask().stdout
         self.assertRegex(text, r"(?m)^\d+ ok, \d+ with advice, \d+ missing$")
-        self.assertEqual(text.count("mend: "), sum(one["level"] != "ok" for one in found.values()))
+        self.assertEqual(text.count("fix: "), sum(one["level"] != "ok" for one in found.values()))
 
     def test_what_is_lacking(self):
         found = self.findings(files=(200, 200), PATH="/nowhere", SGD_WORKER=self.path("none"))
         self.assertEqual(found["open files"]["level"], "missing")
         self.assertIn("200, and 1024 are needed", found["open files"]["text"])
-        self.assertIn("nofile 65536", found["open files"]["mend"])
+        self.assertIn("nofile 65536", found["open files"]["fix"])
         self.assertEqual((found["Python"]["level"], found["sgd-worker"]["level"]), ("advice", "advice"))
 
     def test_a_python_that_is_broken(self):
@@ -73,7 +73,7 @@ class DoctorTest(LaunchTest):
             os.chmod(self.path("config", "sgd-launch", "identity", name), 0o600)
         found = self.findings()["certificate"]
         self.assertEqual(found["level"], "missing")
-        self.assertIn("sgd-launch join", found["mend"])
+        self.assertIn("sgd-launch join", found["fix"])
 
     def test_a_cluster(self):
         with Cluster({"n1": 1}) as cluster:

@@ -445,7 +445,7 @@ class Refusals(TuneCase):
         job = linear()
         del job["tune"]
         self.run_to_end(self.job(job), run_dir="run")
-        self.assertIn("is no experiment", self.ask("tune", "status", self.path("run"), expect=4))
+        self.assertIn("is not an experiment", self.ask("tune", "status", self.path("run"), expect=4))
 
 
 class Examples(TuneCase):

@@ -72,8 +72,8 @@ class TuneViews(TuneCase):
         self.assertIn('expected ray, tensorboard or csv, got "wandb"',
                       self.ask("tune", "export", "--layout", "wandb", "--to", self.path("t"), self.path("x"), expect=2))
         launch = self.run_to_end(self.write("plain.json", json.dumps({"command": ["true"]})), run_dir="plain")
-        for verb in (["plot"], ["export", "--to", self.path("t")], ["best"]):
-            self.assertIn("is no experiment", self.ask("tune", *verb, launch.run_dir, expect=4))
+        for verb in (["plot"], ["best"], ["export", "--to", self.path("t")]):
+            self.assertIn("is not an experiment", self.ask("tune", *verb, launch.run_dir, expect=4))
         os.mkdir(self.path("early"))
         early = self.write("early/events.jsonl", json.dumps({"event": "experiment_started", "metric": "loss", "mode": "min"}) + "\n")
         for layout in ("csv", "ray", "tensorboard"):

@@ -57,7 +57,7 @@ struct DoctorRow {
   Level level;
   const char* topic;
   const char* text;
-  const char* mend;
+  const char* fix;
 };
 
 void check_rows(const std::vector<DoctorRow>& rows) {
@@ -70,7 +70,7 @@ void check_rows(const std::vector<DoctorRow>& rows) {
     CHECK(found[0].level == row.level);
     CHECK(found[0].topic == row.topic);
     CHECK(found[0].text.find(row.text) != std::string::npos);
-    CHECK(found[0].mend.find(row.mend) != std::string::npos);
+    CHECK(found[0].fix.find(row.fix) != std::string::npos);
     CHECK(doctor::is_anything_missing(found) == (row.level == Level::kMissing));
   }
 }
@@ -86,7 +86,7 @@ TEST_CASE("doctor: a machine that lacks nothing is well, and says each topic") {
   CHECK(doctor::as_json(findings).at("well") == true);
 }
 
-TEST_CASE("doctor: what is not as it should be on a machine is said with what mends it") {
+TEST_CASE("doctor: what is not as it should be on a machine is said with what fixes it") {
   check_rows({
       {[](Facts& f) {
          f.files = {256, 4096};
@@ -149,7 +149,7 @@ TEST_CASE("doctor: what is not as it should be on a machine is said with what me
   });
 }
 
-TEST_CASE("doctor: what is wrong with programs, certificates and a cluster is said with what mends it") {
+TEST_CASE("doctor: what is wrong with programs, certificates and a cluster is said with what fixes it") {
   check_rows({
       {[](Facts& f) { f.worker_trouble = "x is not there"; }, Level::kAdvice, "sgd-worker", "x is not there: job files",
        "scripts/setup"},
@@ -227,16 +227,15 @@ TEST_CASE("doctor: a slow answer is no clock that is off") {
   CHECK(not_ok(facts).empty());
 }
 
-TEST_CASE("doctor: text has a mend below each finding that needs one") {
+TEST_CASE("doctor: text has a fix below each finding that needs one") {
   CHECK(doctor::as_text({{Level::kOk, "a", "good", ""}, {Level::kMissing, "b", "bad", "do it"}}) ==
         "ok       a                      good\n"
         "missing  b                      bad\n"
-        "                                mend: do it\n"
+        "                                fix: do it\n"
         "1 ok, 0 with advice, 1 missing\n");
   const auto json = doctor::as_json({{Level::kMissing, "b", "bad", "do it"}});
-  CHECK(
-      json.dump() ==
-      R"({"schema_version":1,"well":false,"findings":[{"level":"missing","topic":"b","text":"bad","mend":"do it"}]})");
+  CHECK(json.dump() ==
+        R"({"schema_version":1,"well":false,"findings":[{"level":"missing","topic":"b","text":"bad","fix":"do it"}]})");
 }
 
 TEST_CASE("doctor: files of the kernel and of the driver are read") {
