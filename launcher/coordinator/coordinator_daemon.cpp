@@ -189,7 +189,7 @@ void CoordinatorDaemon::serve() {
   handlers.on_broken = [this](const std::string& peer, const net::Refusal& refusal) {
     probes_.metrics.frames_refused.add(name(refusal.kind));
     log_.write(process::LogLevel::kWarning, fmt::format("broken {}", name(refusal.kind)),
-               fmt::format("{} is shown out: {}", peer, refusal.reason));
+               fmt::format("{} is disconnected: {}", peer, refusal.reason));
   };
   door_->start(std::move(handlers));
 }

@@ -303,7 +303,8 @@ void RunService::start(Submission submission) {
                   }
                   audit_.add(who, verb, {{"run", id}}, accepted.ok() ? "" : accepted.error().message);
                   if (!accepted) return reply(refused("state", accepted.error().message));
-                  log_(fmt::format("run {}: submitted, {} workers", accepted.value(), workers));
+                  const char* plural = workers == 1 ? "" : "s";
+                  log_(fmt::format("run {}: submitted, {} worker{}", accepted.value(), workers, plural));
                   reply(Json{{"ok", true}, {"run", accepted.value()}, {"offsets", offsets}});
                 });
 }

@@ -22,6 +22,7 @@ constexpr std::uint64_t kDiskNeeded = kGiB;
 constexpr std::uint64_t kDiskFilesNeeded = 10'000;
 constexpr double kClockOff_s = 1.0;
 constexpr double kClockBroken_s = 240.0;  ///< Certificates are valid from 300 s before they are made.
+constexpr std::int64_t kHour_s = 3'600;
 constexpr std::int64_t kDay_s = 86'400;
 constexpr std::int64_t kCertificateSoon_s = 14 * kDay_s;
 constexpr int kOomAdjustHigh = 500;
@@ -229,6 +230,16 @@ void check_gpus(const Facts& facts, Findings& out) {
   ok(out, "NVIDIA", driver + runs);
 }
 
+/// "12 days", "23 hours".
+std::string days_text(std::int64_t seconds) {
+  return seconds < 2 * kDay_s ? fmt::format("{} hours", seconds / kHour_s) : fmt::format("{} days", seconds / kDay_s);
+}
+
+/// A daemon renews its certificate when a third of its life is left: with half of that it is late.
+bool ends_soon(const Certificate& one, std::int64_t left_s) {
+  return left_s < (one.is_renewed ? (one.expires_s - one.issued_s) / 6 : kCertificateSoon_s);
+}
+
 void check_certificates(const Facts& facts, Findings& out) {
   for (const Certificate& one : facts.certificates) {
     if (!one.trouble.empty()) {
@@ -236,13 +247,13 @@ void check_certificates(const Facts& facts, Findings& out) {
       continue;
     }
     const std::int64_t left_s = one.expires_s - facts.now_s;
-    const std::string left = fmt::format("{}: {} days left", one.whose, left_s / kDay_s);
+    const std::string left = fmt::format("{}: {} left", one.whose, days_text(left_s));
     if (left_s <= 0)
-      miss(out, "certificate", fmt::format("{}: it ended {} days ago", one.whose, -left_s / kDay_s), one.fix);
+      miss(out, "certificate", fmt::format("{}: it ended {} ago", one.whose, days_text(-left_s)), one.fix);
     else if (facts.now_s < one.issued_s)
       miss(out, "certificate", fmt::format("{}: it is not valid yet; is the clock right?", one.whose),
            "timedatectl set-ntp true");
-    else if (left_s < kCertificateSoon_s)
+    else if (ends_soon(one, left_s))
       (one.is_renewed ? advise : miss)(out, "certificate",
                                        one.is_renewed ? left + "; its daemon should have renewed it" : left, one.fix);
     else

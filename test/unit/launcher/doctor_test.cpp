@@ -166,8 +166,13 @@ TEST_CASE("doctor: what is wrong with programs, certificates and a cluster is sa
        "it ended 3 days ago", "join again"},
       {[](Facts& f) { f.certificates[0].expires_s = f.now_s + 5 * kDay_s; }, Level::kMissing, "certificate",
        "5 days left", "join again"},
-      {[](Facts& f) { f.certificates[0].expires_s = f.now_s + kDay_s, f.certificates[0].is_renewed = true; },
-       Level::kAdvice, "certificate", "should have renewed", "join again"},
+      {[](Facts& f) { f.certificates[0].expires_s = f.now_s - kDay_s; }, Level::kMissing, "certificate",
+       "it ended 24 hours ago", "join again"},
+      {[](Facts& f) {
+         f.certificates[0] = {"this node's identity", "",  "join again", "", f.now_s - 9 * kDay_s,
+                              f.now_s + kDay_s,       true};
+       },
+       Level::kAdvice, "certificate", "24 hours left; its daemon should have renewed it", "join again"},
       {[](Facts& f) { f.certificates[0].issued_s = f.now_s + 60; }, Level::kMissing, "certificate", "not valid yet",
        "set-ntp"},
       {[](Facts& f) { f.certificates[0].trouble = "damaged"; }, Level::kMissing, "certificate", "damaged",
@@ -224,6 +229,13 @@ TEST_CASE("doctor: a slow answer is no clock that is off") {
   Facts facts = good();
   facts.cluster->clock_ahead_s = 3;
   facts.cluster->round_trip_s = 5;
+  CHECK(not_ok(facts).empty());
+}
+
+TEST_CASE("doctor: a certificate that its daemon renews is not late before two thirds of its life are over") {
+  Facts facts = good();
+  facts.certificates = {
+      {"this node's identity", "", "join again", "", facts.now_s - kDay_s / 2, facts.now_s + kDay_s / 2, true}};
   CHECK(not_ok(facts).empty());
 }
 
