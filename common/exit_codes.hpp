@@ -6,13 +6,13 @@ namespace sgd {
 
 namespace exit_code {                    // of sgd-launch
 inline constexpr int kSucceeded = 0;     ///< Succeeded.
-inline constexpr int kFailed = 1;        ///< A final cause, or no restart allowed.
+inline constexpr int kFailed = 1;        ///< Failed: the cause is final, or no restart is allowed.
 inline constexpr int kUsage = 2;         ///< Bad usage or job file; nothing was started.
 inline constexpr int kUnreachable = 3;   ///< Not running; or the coordinator cannot be reached, or refuses.
 inline constexpr int kNotFound = 4;      ///< No such run or node.
 inline constexpr int kNotPlaced = 5;     ///< The first start found too few slots.
-inline constexpr int kCancelled = 6;     ///< Stopped by somebody's request.
-inline constexpr int kExhausted = 7;     ///< Restarts or capacity attempts used up.
+inline constexpr int kCancelled = 6;     ///< Stopped on request (sgd-launch stop).
+inline constexpr int kExhausted = 7;     ///< Restarts, or waits for slots, are used up.
 inline constexpr int kTimeout = 124;     ///< --timeout passed.
 inline constexpr int kSignalBase = 128;  ///< 130 SIGINT, 143 SIGTERM, 129 SIGHUP.
 }  // namespace exit_code

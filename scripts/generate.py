@@ -68,7 +68,7 @@ EVENTS = {
 METRICS = {
     "phase": "`train` or `validate`, or what a program calls it",
     "epoch": "from 1",
-    "batch": "of a report amid an epoch: how many batches it has had",
+    "batch": "of a report inside an epoch: the number of its batches so far",
     "step": "optimizer steps since the run's start",
     "batch_count": "batches of one worker in this epoch",
     "num_samples": "samples of all workers",
