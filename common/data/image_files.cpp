@@ -60,7 +60,7 @@ class ImageWalk {
   Status enter(const std::string& folder) {
     struct stat info {};
     if (::stat(folder.c_str(), &info) != 0) return system_error("data folder " + folder);
-    if (!S_ISDIR(info.st_mode)) return Error{fmt::format("data folder {} is no folder", folder)};
+    if (!S_ISDIR(info.st_mode)) return Error{fmt::format("data folder {} is not a folder", folder)};
     const Identity identity{info.st_dev, info.st_ino};
     if (std::find(above_.begin(), above_.end(), identity) != above_.end())
       return Error{fmt::format("data folder {} is a link that leads back to a folder above it", folder)};

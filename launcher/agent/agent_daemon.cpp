@@ -216,8 +216,7 @@ Status AgentDaemon::check_coordinator() const {
   if (tls_ || options_.coordinator.is_local_socket()) return {};
   const std::string name = to_text(options_.coordinator);
   if (!net::is_loopback(options_.coordinator))
-    return Error{
-        fmt::format("this node has no identity to speak to {} with: sgd-launch join {} --token-file FILE", name, name)};
+    return Error{fmt::format("this node has no identity for {}: sgd-launch join {} --token-file FILE", name, name)};
   if (options_.insecure_loopback) return {};
   return Error{fmt::format(
       "without an identity this node would run whatever it is told by whoever listens on {}: join the cluster "
@@ -233,10 +232,9 @@ Status AgentDaemon::settle_accounts() const {
   if (::geteuid() != 0) return Error{"only an agent that runs as root can start runs as other users"};
   if (options_.accounts.kind == AccountRule::Kind::kOwner && !tls_) {
     return Error{
-        "workers run as their run's owner, since this is root, and without certificates everybody can claim to be "
-        "anybody: give this "
-        "node an identity (sgd-launch join), or name one account for all runs (--run-as ACCOUNT), or let them run as "
-        "root (--allow-root)"};
+        "this agent runs as root, so each run would get its owner's account, and without certificates anybody can "
+        "claim to be any owner: give this node an identity (sgd-launch join), or name one account for all runs "
+        "(--run-as ACCOUNT), or let workers run as root (--allow-root)"};
   }
   if (options_.accounts.kind == AccountRule::Kind::kFixed) {
     const auto account = process::find_account(options_.accounts.name, RunAccounts::kLookupLimit);

@@ -127,8 +127,8 @@ Result<std::shared_ptr<const net::TlsContext>> user_tls(const net::Address& coor
   auto tls = net::TlsContext::load(user_identity_dir());
   const bool is_missing = !tls && tls.error().code == ENOENT;
   if (is_missing && !net::is_loopback(coordinator))
-    return Error{fmt::format("you have no identity to speak to {} with: sgd-launch join {} --token-file FILE",
-                             to_text(coordinator), to_text(coordinator))};
+    return Error{fmt::format("you have no identity for {}: sgd-launch join {} --token-file FILE", to_text(coordinator),
+                             to_text(coordinator))};
   if (is_missing) return std::shared_ptr<const net::TlsContext>();
   return tls;
 }

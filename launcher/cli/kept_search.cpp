@@ -66,8 +66,8 @@ Status KeptSearch::begin() {
 void KeptSearch::on_killed(const std::string& why) {
   if (is_over_) return;
   if (++kills_ > kKillsMax)
-    return handlers_.on_failed(fmt::format("{}, {} times without a word; what it has said of itself is in {}", why,
-                                           kills_, std::filesystem::path(log_).filename().string()));
+    return handlers_.on_failed(fmt::format("{}, {} times without output; its standard error is in {}", why, kills_,
+                                           std::filesystem::path(log_).filename().string()));
   program_.reset();
   waiting_ = why;
   begin_again_when_heard();

@@ -31,8 +31,7 @@ std::string last_words(const std::string& verb, const std::exception_ptr& error,
   } catch (const std::system_error& refused) {
     return fmt::format("{} ended: {}", what, refused.code().message());
   } catch (const std::exception& other) {
-    std::string text =
-        what + " met a fault of its own and ended; this is not your doing. With SGD_DETAILS=1 it says where it stood";
+    std::string text = what + " ended by an internal error, which is not your mistake; SGD_DETAILS=1 shows its details";
     if (with_details) text += std::string("\n  details: ") + other.what();
     return text;
   }

@@ -224,7 +224,8 @@ std::string narrate_event(const nlohmann::ordered_json& event) {
     return fmt::format("checkpoint rejected: {}: {}", read_or(event, "path", ""), read_or(event, "reason", ""));
   if (name == "straggler")
     return fmt::format(
-        "warning: rank {} on {} holds up the others: a step takes it {:.3g} ms without waiting, the others {:.3g} ms",
+        "warning: rank {} on {} holds up the others: its steps take {:.3g} ms without waiting, those of the others "
+        "{:.3g} ms",
         read_or(event, "rank", 0), read_or(event, "node", ""), read_or(event, "own_ms", 0.0),
         read_or(event, "others_ms", 0.0));
   if (name == "gpu_excluded")

@@ -26,8 +26,8 @@ void RemoteSearch::start(const std::string& run, const std::vector<Json>& past) 
   handlers_.narrate(fmt::format("{} makes the trials, on this machine: this command has to stay until the end, or "
                                 "another one goes on (sgd-launch tune --resume {}). {}",
                                 spec_.search.command.front(), run,
-                                may_write ? "What it says of itself is in " + log
-                                          : "What it says of itself is lost: this folder cannot be written to"),
+                                may_write ? "Its standard error is in " + log
+                                          : "Its standard error is lost: this folder cannot be written to"),
                     false);
   if (const Status started = search_->start(past); !started) fail(started.error().message);
   wait();

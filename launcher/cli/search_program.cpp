@@ -223,7 +223,7 @@ void SearchProgram::on_ended() {
 
 void SearchProgram::fail(const std::string& why) {
   if (std::exchange(is_over_, true)) return;
-  handlers_.on_failed(fmt::format("the search program {}; what it has said of itself is in {}", why, log_));
+  handlers_.on_failed(fmt::format("the search program {}; its standard error is in {}", why, log_));
 }
 
 void SearchProgram::end(std::function<void()> done) {

@@ -73,7 +73,7 @@ void check_gpu_library(const job::JobSpec& job, Diagnostics& diagnostics) {
   std::string_view words = said.value().text;
   if (const std::size_t at = words.rfind(kName); at != std::string_view::npos) words.remove_prefix(at + kName.size());
   diagnostics.error("training.device", 0, 0,
-                    words.empty() ? std::string("the worker program does not come to load LibTorch's CUDA part")
+                    words.empty() ? std::string("the worker program ended before it could load LibTorch's CUDA part")
                                   : std::string(words));
 }
 
@@ -152,7 +152,7 @@ void check_gpus(const job::JobSpec& job, std::size_t gpus, const char* visible, 
   const int workers = job.elastic_start ? job.min_workers : job.num_workers;
   if (each <= 0 || gpus >= static_cast<std::size_t>(each) * static_cast<std::size_t>(workers)) return;
   const std::string has = visible != nullptr ? fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" names {}", visible, gpus)
-                          : gpus == 0        ? "this machine has none that NVIDIA's driver (libnvidia-ml.so.1) tells of"
+                          : gpus == 0        ? "this machine has none that NVIDIA's driver (libnvidia-ml.so.1) knows of"
                                              : fmt::format("this machine has {}", gpus);
   diagnostics.error("per_worker.gpus", 0, 0,
                     fmt::format("{} worker{} with {} GPU{} each need {}: {}", workers, workers == 1 ? "" : "s", each,
@@ -163,7 +163,7 @@ void refuse_experiment(const job::JobSpec& job, const std::string& source, Diagn
   if (core::is_experiment(job))
     diagnostics.error(
         source, 0, 0,
-        "has a \"tune\", and so many trials: sgd-launch tune starts them, and with --resume goes on with them");
+        "has a \"tune\", so it has many trials: sgd-launch tune starts them, and continues them with --resume");
 }
 
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {

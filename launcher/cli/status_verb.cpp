@@ -101,7 +101,7 @@ Json read_ended(const std::string& run_dir) {
                {"run", run_dir.substr(run_dir.rfind('/') + 1)},
                {"state", "lost"},
                {"exit_code", nullptr},
-               {"error", file ? path + " is damaged: it is no JSON object"
+               {"error", file ? path + " is damaged: it is not a JSON object"
                               : "its launcher was killed before it could write a summary"},
                {"checkpoint", nullptr}};
   const auto history = storage::read_history(run_dir, checkpoint::Proof::kSizes);

@@ -79,7 +79,7 @@ Status CoordinatorDaemon::open_state_dir() const {
     struct stat facts {};
     if (::lstat(folder.c_str(), &facts) != 0) return system_error("cannot look at " + folder);
     if (!S_ISDIR(facts.st_mode) || facts.st_uid != ::geteuid())
-      return Error{fmt::format("{} is no folder of this account: name another one with --state-dir", folder)};
+      return Error{fmt::format("{} is not a folder of this account: name another one with --state-dir", folder)};
     if ((facts.st_mode & 0077) != 0 && ::chmod(folder.c_str(), 0700) != 0)
       return system_error(fmt::format("cannot close {} to others", folder));
   }

@@ -117,7 +117,7 @@ Result<RunOrigin> read_origin(const std::string& folder) {
   std::error_code error;
   const std::string path = without_slash(folder);
   if (!fs::exists(path, error)) return Error{fmt::format("{} does not exist", path)};
-  if (!fs::is_directory(path, error)) return Error{fmt::format("{} is no folder", path)};
+  if (!fs::is_directory(path, error)) return Error{fmt::format("{} is not a folder", path)};
   if (is_checkpoint(path)) {
     origin.checkpoint = path;
   } else {

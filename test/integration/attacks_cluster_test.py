@@ -104,7 +104,7 @@ class LocalAccountsTest(TlsCluster):
         self.assertEqual(stat.S_IMODE(os.stat(self.path("open")).st_mode), 0o700)
         os.chown(self.path("bin"), pwd.getpwnam(OTHER).pw_uid, -1)
         refused = self.run_verb("coordinator", "--state-dir", self.path("bin"), code=2)
-        self.assertIn("is no folder of this account", refused.stderr)
+        self.assertIn("is not a folder of this account", refused.stderr)
         refused = self.run_verb("coordinator", "--listen", "127.0.0.1:0", "--state-dir", self.path("third"), code=2)
         self.assertIn("everybody on this machine could run anything here", refused.stderr)
 

@@ -116,7 +116,7 @@ class ResumeFromTest(LaunchTest):
         self.refused("no run \"nowhere\"", "nowhere")
         self.refused("does not exist", "no/where")
         self.write("file", "")
-        self.refused("is no folder", "file")
+        self.refused("is not a folder", "file")
         os.mkdir(self.path("empty"))
         self.refused("neither a checkpoint nor a run", "empty")
         os.makedirs(self.path("young", "checkpoints"))

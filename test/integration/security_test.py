@@ -48,7 +48,7 @@ class SecurityTest(TlsCluster):
     @unittest.skipIf(os.geteuid() != 0, "of an agent that root has started")
     def test_no_worker_runs_as_root_unasked(self):
         refused = self.run_verb("agent", "--join", "127.0.0.1:1", "--state-dir", self.path("agent"), code=2)
-        self.assertIn("without certificates everybody can claim to be anybody", refused.stderr)
+        self.assertIn("without certificates anybody can claim to be any owner", refused.stderr)
         self.assertFalse(os.path.exists(self.path("agent")))
 
     def test_without_an_identity_only_a_unix_socket_is_served(self):

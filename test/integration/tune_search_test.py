@@ -140,7 +140,7 @@ class Searches(TuneCase):
         search = {"type": "exec", "command": [*self.script("dies.py", "import os\nos.kill(os.getpid(), 9)\n")]}
         job = self.command(SCORED, parameters={"lr": {"uniform": [0, 1]}}, samples=5, search=search)
         launch = self.tune_to_end(job, expect=1)
-        self.assertIn("4 times without a word", launch.summary()["error"])
+        self.assertIn("4 times without output", launch.summary()["error"])
 
     def test_a_program_that_hangs(self):
         self.failed("hangs", "the search program has said nothing for 2s, and owes trial 2", 2)

@@ -28,7 +28,7 @@ TEST_CASE("an exception that nothing took is told in words, without those of its
         "sgd-launch status ended: /a, /b: No space left on device");
   CHECK(said(std::system_error(full, "write")) == "sgd-launch status ended: No space left on device");
   const std::string other = said(std::out_of_range("basic_string::at"));
-  CHECK(other.starts_with("sgd-launch status met a fault of its own and ended"));
+  CHECK(other.starts_with("sgd-launch status ended by an internal error"));
   CHECK(other.find("basic_string") == std::string::npos);
   CHECK(said(std::out_of_range("basic_string::at"), true).ends_with("details: basic_string::at"));
 }

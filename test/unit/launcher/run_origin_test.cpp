@@ -71,7 +71,7 @@ TEST_CASE("origin: what is none is said") {
   };
   CHECK_THAT(said("none"), Catch::EndsWith("/none does not exist"));
   folder.write("file", "");
-  CHECK_THAT(said("file"), Catch::EndsWith("/file is no folder"));
+  CHECK_THAT(said("file"), Catch::EndsWith("/file is not a folder"));
   folder.write("other/readme", "");
   CHECK_THAT(said("other"), Catch::Contains("is neither a checkpoint nor a run"));
   folder.write("young/checkpoints/readme", "");
