@@ -54,7 +54,7 @@ def use(box, torch):
     said = box.run("sgd-launch doctor; true", account="eva")
     expect("doctor finds the worker", "ok       sgd-worker" in said, said)
     said = box.run("man sgd-launch-resume | cat; man 5 sgd-launch-job | cat")
-    expect("man pages are there", "goes on with a run" in said and "training.optimizer" in said, said[:2000])
+    expect("man pages are there", "continues a run" in said and "training.optimizer" in said, said[:2000])
     said = box.run("bash -c '. /usr/share/bash-completion/completions/sgd-launch; COMP_WORDS=(sgd-launch resume --max); COMP_CWORD=2; _sgd_launch; "
                    "echo ${COMPREPLY[@]}'")
     expect("bash completes", "--max-failures" in said, said)

@@ -96,7 +96,7 @@ class BadInputTest(LaunchTest):
     def test_what_people_write_in_place_of_json(self):
         good = '{"name": "a", "command": ["true"]}'
         for text, words in ((good.encode("utf-16"), ["job.json: error:", "UTF-16", "save it as UTF-8"]),
-                            ('{\n "command": ["true"],\n "num_workers": NaN\n}', ["job.json:3:17:", "NaN is no number"]),
+                            ('{\n "command": ["true"],\n "num_workers": NaN\n}', ["job.json:3:17:", "JSON has no NaN"]),
                             ("{'command': ['true']}", ["job.json:1:2:", "double quotes"]),
                             ('{\n "command": ["true"],  // The end.\n}', ["job.json:3:1:", "a comma before '}': remove it"]),
                             ("// a job\n/* of nothing */\n", ["job.json: error:", "nothing but comments"])):

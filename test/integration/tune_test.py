@@ -434,7 +434,7 @@ class Refusals(TuneCase):
         before = read_file(self.path("x", "summary.json"))
         for words in (["resume", self.path("x")], ["validate", self.path("x")], ["plan", self.path("x", "job.json")]):
             with self.subTest(words):
-                self.assertIn("sgd-launch tune starts them, and with --resume goes on with them", self.ask(*words, expect=2))
+                self.assertIn("sgd-launch tune starts them, and continues them with --resume", self.ask(*words, expect=2))
         self.assertEqual(read_file(self.path("x", "summary.json")), before)
 
     def test_missing_program_is_said_once(self):
