@@ -138,6 +138,9 @@ class FailureTest(LaunchTest):
         failures = launch.events("failure")
         self.assertEqual(failures[0]["kind"], "exit_code")
         self.assertIn("77", failures[0]["message"])
+        with open(os.path.join(launch.run_dir, "logs", "gen-0001", f"rank-{failures[0]['rank']:04}.log"), encoding="utf-8") as file:
+            self.assertRegex(file.read(), r"(?m)^sgd-worker: (?!rank).*label 77")
+        self.assertEqual(said[said.index("sgd-launch: run failed"):].count("label 77"), 1, said)
         block = [line for line in said.splitlines() if line.strip()]
         cause = next(number for number, line in enumerate(block) if "exit code 1" in line or "77" in line)
         log = next((number for number, line in enumerate(block) if "rank-000" in line and ".log" in line), None)

@@ -122,8 +122,8 @@ Failure describe(const std::exception_ptr& error) {
 
 void report(const Failure& failure, const ReportTarget& target) noexcept {
   try {
-    const std::string who = target.rank >= 0 ? fmt::format("rank {}: ", target.rank) : std::string();
-    std::fprintf(stderr, "sgd-worker: %s%s\n", who.c_str(), failure.message.c_str());
+    // Without the rank, which the log's name and the launcher's prefix have: equal lines of all ranks are shown as one.
+    std::fprintf(stderr, "sgd-worker: %s\n", failure.message.c_str());
     if (failure.exit_code == worker_exit::kPeerLost) return;  // Never the cause: its noise would hide the cause.
     if (target.link != nullptr) {
       link::Failed failed;

@@ -82,7 +82,7 @@ TEST_CASE("a failed run says how often it was retried, and its cause once") {
   cause.subject = "rank 0";
   cause.exit_code = 1;
   cause.message = "label 77 is outside 0..9";
-  cause.tail = {"sgd-worker: rank 0: label 77 is outside 0..9"};
+  cause.tail = {"sgd-worker: label 77 is outside 0..9"};
   outcome.error = core::words(cause);
   const auto block = [&] {
     outcome.cause = cause;
@@ -90,7 +90,7 @@ TEST_CASE("a failed run says how often it was retried, and its cause once") {
   };
   CHECK(block().find("last lines") == std::string::npos);
   cause.tail.insert(cause.tail.begin(), "reads labels");
-  CHECK(block().find("    | reads labels\n    | sgd-worker: rank 0: label 77 is outside 0..9\n") != std::string::npos);
+  CHECK(block().find("    | reads labels\n    | sgd-worker: label 77 is outside 0..9\n") != std::string::npos);
   const auto retried = [&](int failures) {
     outcome.failures = failures;
     const std::string text = block();
