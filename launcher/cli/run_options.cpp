@@ -161,6 +161,14 @@ rendezvous::Environment environment() {
   return found;
 }
 
+/// "-n job.json": an option that lacks its value takes the next word.
+std::string taken_as_value(const RunOptions& options) {
+  for (const job::Overrides::Set& set : options.overrides.sets)
+    if (set.value.ends_with(".json") && !set.source.starts_with("--set"))
+      return fmt::format("\"{}\" was taken as the value of {}", set.value, set.source);
+  return "see sgd-launch --help";
+}
+
 }  // namespace
 
 Option run_dir_option(RunOptions& options) {
@@ -235,7 +243,7 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments, Diagnost
                                     parsed.positional.front()));
   } else if (parsed.positional.empty()) {
     diagnostics.error("sgd-launch", 0, 0,
-                      "nothing to run: give a job file, or a command after --; see sgd-launch --help");
+                      "nothing to run: give a job file, or a command after --; " + taken_as_value(options));
   } else if (names_file || parsed.positional.front() == "-") {
     options.job_file = parsed.positional.front();
     for (std::size_t index = 1; index < parsed.positional.size(); ++index)

@@ -259,6 +259,7 @@ class BadInputTest(LaunchTest):
 
     def test_nothing_to_run(self):
         self.refused(words=["sgd-launch"])
+        self.refused("-n", "job.json", words=['nothing to run', '"job.json" was taken as the value of --num-workers'])
 
     def test_program_that_is_missing(self):
         self.refused("-n", 2, "--", "no-such-program-anywhere", words=["no-such-program-anywhere"])
