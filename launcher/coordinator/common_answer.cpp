@@ -8,8 +8,8 @@
 namespace sgd::coordinator {
 
 CommonAnswer::CommonAnswer(boost::asio::io_context& io, storage::FileThread& thread, Duration limit,
-                           std::function<Make()> snapshot)
-    : io_(io), thread_(thread), limit_(limit), snapshot_(std::move(snapshot)) {}
+                           std::function<Source()> begin)
+    : io_(io), thread_(thread), limit_(limit), begin_(std::move(begin)) {}
 
 CommonAnswer::~CommonAnswer() {
   *is_here_ = false;
@@ -17,17 +17,29 @@ CommonAnswer::~CommonAnswer() {
 
 void CommonAnswer::ask(ClientDesk::Reply reply) {
   waiting_.push_back(std::move(reply));
-  if (!is_making_) make();
+  if (!is_making_) begin();
 }
 
-void CommonAnswer::make() {
+void CommonAnswer::begin() {
   is_making_ = true;
-  const auto replies = std::make_shared<Replies>(std::exchange(waiting_, {}));
-  const auto text = [make = snapshot_()]() mutable -> Result<std::string> {
-    const ClientDesk::Json json = std::exchange(make, nullptr)();
-    return json.dump(-1, ' ', false, ClientDesk::Json::error_handler_t::replace);
+  gathered_for_ = std::exchange(waiting_, {});
+  gather(begin_());
+}
+
+void CommonAnswer::gather(Source source) {
+  if (!source.gather()) return make(std::move(source.make));
+  boost::asio::post(io_, [this, is_here = is_here_, source = std::move(source)]() mutable {
+    if (*is_here) gather(std::move(source));
+  });
+}
+
+/// Who has asked while values were gathered waits for the next answer: some of these were taken before that.
+void CommonAnswer::make(Make text) {
+  const auto replies = std::make_shared<Replies>(std::exchange(gathered_for_, {}));
+  const auto made_once = [make = std::move(text)]() mutable -> Result<std::string> {
+    return std::exchange(make, nullptr)();  // What it owns goes there, too.
   };
-  thread_.ask_within(limit_, text, [this, replies](Result<std::string>&& made) {
+  thread_.ask_within(limit_, made_once, [this, replies](Result<std::string>&& made) {
     auto answer = made ? ClientDesk::Answer::of_text(std::move(made).value())
                        : ClientDesk::Answer(refused("busy", made.error().message));
     tell(std::make_shared<const ClientDesk::Answer>(std::move(answer)), replies);
@@ -47,7 +59,7 @@ void CommonAnswer::tell(std::shared_ptr<const ClientDesk::Answer> answer, std::s
     return;
   }
   is_making_ = false;
-  if (!waiting_.empty()) make();
+  if (!waiting_.empty()) begin();
 }
 
 }  // namespace sgd::coordinator

@@ -80,15 +80,14 @@ void CoordinatorProbes::tick() {
 }
 
 std::string CoordinatorProbes::status_text() const {
-  const std::vector<core::NodeSnapshot> nodes = shell_.nodes();
-  const std::size_t live = shell_.runs(CoordinatorShell::Which::kLive).size();
-  int slots = 0;
-  int used = 0;
-  for (const core::NodeSnapshot& node : nodes) {
-    slots += node.slots;
-    used += node.used;
+  core::NodeSum all;
+  for (const auto& [phase, sum] : shell_.node_sums()) {
+    all.nodes += sum.nodes;
+    all.slots += sum.slots;
+    all.used += sum.used;
   }
-  return fmt::format("{} runs, {} nodes, {} of {} slots used", live, nodes.size(), used, slots);
+  const std::size_t live = shell_.run_ids(CoordinatorShell::Which::kLive).size();
+  return fmt::format("{} runs, {} nodes, {} of {} slots used", live, all.nodes, all.used, all.slots);
 }
 
 void CoordinatorProbes::refresh() {
@@ -97,14 +96,14 @@ void CoordinatorProbes::refresh() {
   for (const auto& [verdict, name] : core::kFactVerdictNames) metrics.facts[name] = shell_.facts().of(verdict);
   metrics.nodes.clear();
   metrics.runs.clear();
-  for (const core::NodeSnapshot& node : shell_.nodes()) {
-    ++metrics.nodes[core::name(node.phase)];
-    if (node.phase == core::NodePhase::kLost || node.phase == core::NodePhase::kClosed) continue;
-    ++metrics.agents;
-    metrics.slots += node.slots;
-    metrics.slots_used += node.used;
+  for (const auto& [phase, sum] : shell_.node_sums()) {
+    metrics.nodes[core::name(phase)] = sum.nodes;
+    if (phase == core::NodePhase::kLost || phase == core::NodePhase::kClosed) continue;
+    metrics.agents += sum.nodes;
+    metrics.slots += sum.slots;
+    metrics.slots_used += sum.used;
   }
-  for (const RunRow& run : shell_.runs(CoordinatorShell::Which::kLive)) ++metrics.runs[run.phase];
+  for (const auto& [phase, count] : shell_.live_phases()) metrics.runs[phase] = count;
 }
 
 }  // namespace sgd::coordinator

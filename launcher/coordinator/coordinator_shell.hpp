@@ -124,6 +124,7 @@ class CoordinatorShell {
   [[nodiscard]] std::optional<core::RunSnapshot> snapshot(const RunId& run,
                                                           core::Ranks ranks = core::Ranks::kShown) const;
   [[nodiscard]] std::vector<core::NodeSnapshot> nodes() const { return core_.nodes(); }
+  [[nodiscard]] std::map<core::NodePhase, core::NodeSum> node_sums() const { return core_.node_sums(); }
   /// Without a store, whose restart would not make it again: a line of the run's events that is no decision.
   void add_event(const RunId& run, const nlohmann::ordered_json& event);
   /// Without a store. These checkpoints of the run are not removed, and no others are kept for this.
@@ -144,6 +145,10 @@ class CoordinatorShell {
   enum class Which { kAll, kLive };
   /// In the order in which they were submitted; without trials, which their experiments stand for.
   [[nodiscard]] std::vector<RunRow> runs(Which which = Which::kAll) const;
+  /// Theirs: for who takes their rows a few at a time.
+  [[nodiscard]] std::vector<RunId> run_ids(Which which) const;
+  /// How many are live, by the name of their phase.
+  [[nodiscard]] std::map<std::string, int> live_phases() const;
   /// The runs whose id begins so, at most `most` of them; the newest one for an empty prefix. Trials only where more
   /// is given than their experiment's id.
   [[nodiscard]] std::vector<RunId> ids(const std::string& prefix, std::size_t most) const;

@@ -410,9 +410,9 @@ std::optional<RunRow> CoordinatorShell::shown(const RunId& id, const Run& run) c
                row.run_dir,
                row.summary};
   if (!is_live(run)) return shown;
-  shown.state = "live";
   shown.shot = snapshot(id, core::Ranks::kLeftOut);
-  if (!shown.shot) return std::nullopt;
+  if (!shown.shot) return row.state.empty() ? std::nullopt : std::optional(shown);
+  shown.state = "live";
   shown.phase = core::name(shown.shot->phase);
   shown.reason = shown.shot->reason;
   shown.wall_s = shown.shot->wall_s;
@@ -454,13 +454,38 @@ std::optional<std::string> CoordinatorShell::directory_of(const RunId& id) const
 
 std::vector<RunRow> CoordinatorShell::runs(Which which) const {
   std::vector<RunRow> rows;
-  for (const auto& [id, run] : runs_) {
-    if ((which == Which::kLive && !is_live(run)) || is_trial(id)) continue;
-    if (auto row = shown(id, run)) rows.push_back(*std::move(row));
-  }
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const RunRow& a, const RunRow& b) { return a.submitted_s < b.submitted_s; });
+  for (const RunId& id : run_ids(which))
+    if (auto row = run(id)) rows.push_back(*std::move(row));
   return rows;
+}
+
+std::vector<RunId> CoordinatorShell::run_ids(Which which) const {
+  std::vector<std::pair<double, RunId>> found;
+  const auto add = [&](const RunId& id, const Run& run) {
+    if ((which == Which::kAll || is_live(run)) && !is_trial(id)) found.emplace_back(run.row.submitted_s, id);
+  };
+  if (which == Which::kAll)
+    for (const auto& [id, run] : runs_) add(id, run);
+  else
+    for (const auto& [id, run] : live_) add(id, *run);
+  std::sort(found.begin(), found.end());
+  std::vector<RunId> ids;
+  ids.reserve(found.size());
+  for (auto& [submitted_s, id] : found) ids.push_back(std::move(id));
+  return ids;
+}
+
+std::map<std::string, int> CoordinatorShell::live_phases() const {
+  std::map<std::string, int> phases;
+  for (const auto& [id, run] : live_) {
+    if (!is_live(*run) || is_trial(id)) continue;
+    const auto machine = core_.state().runs_.find(id);
+    if (machine != core_.state().runs_.end())
+      ++phases[core::name(machine->second.state().phase_)];
+    else if (const auto shot = snapshot(id))  // An experiment.
+      ++phases[core::name(shot->phase)];
+  }
+  return phases;
 }
 
 std::vector<RunId> CoordinatorShell::ids(const std::string& prefix, std::size_t most) const {

@@ -37,6 +37,8 @@ class RunService {
   /// Answers that wait to be made text of, each with a copy of what it shows.
   static constexpr std::size_t kTextsMax = 256;
   static constexpr Duration kTextLimit = std::chrono::seconds(30);
+  /// Of all runs, that a turn of the event loop looks at for a list of them.
+  static constexpr std::size_t kRowsATurn = 50;
 
   /// Runs get folders below `runs_dir`, which exists.
   /// What clients bring for their jobs lies in `files_dir`, on the same disk.
@@ -107,8 +109,8 @@ class RunService {
   void start(Submission submission);
   [[nodiscard]] std::string refusal_of_files(const job::JobSpec& job, const std::string& files) const;
   [[nodiscard]] Status keep_files(const Requester& who, const std::string& files, const std::string& run_dir);
-  [[nodiscard]] CommonAnswer::Make list_runs(CoordinatorShell::Which which) const;
-  [[nodiscard]] CommonAnswer::Make list_nodes() const;
+  [[nodiscard]] CommonAnswer::Source list_runs(CoordinatorShell::Which which) const;
+  [[nodiscard]] CommonAnswer::Source list_nodes() const;
   void status(const nlohmann::json& request, const ClientDesk::Reply& reply);
   void checkpoints(const nlohmann::json& request, const ClientDesk::Reply& reply);
   void take_away(const std::string& folder);

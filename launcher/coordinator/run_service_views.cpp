@@ -42,6 +42,21 @@ Json listed(const RunRow& row) {
   return one;
 }
 
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Row by row, so that there is one of them as JSON at a time.
+template <class Row, class ToJson>
+std::string text_of_rows(const char* name, const std::vector<Row>& rows, const ToJson& to_json) {
+  std::string text = fmt::format("{{\"ok\":true,\"{}\":[", name);
+  for (const Row& row : rows) {
+    if (&row != &rows.front()) text += ',';
+    text += text_of(to_json(row));
+  }
+  return text += "]}";
+}
+
 std::string names_of(const std::vector<core::NodeSnapshot>& nodes) {
   constexpr std::size_t kNamedMax = 64;
   std::string names;
@@ -62,30 +77,36 @@ Json row_of(const core::NodeSnapshot& node, TimePoint now) {
 
 /// `make` gives an answer of values that it owns; a large one would hold up everybody if the loop made it.
 void RunService::answer_beside(CommonAnswer::Make make, const ClientDesk::Reply& reply) {
-  const auto text = [make = std::move(make)]() -> Result<std::string> {
-    return make().dump(-1, ' ', false, Json::error_handler_t::replace);
-  };
+  const auto text = [make = std::move(make)]() -> Result<std::string> { return make(); };
   texts_.ask_within(kTextLimit, text, [reply](Result<std::string>&& made) {
     reply(made ? ClientDesk::Answer::of_text(std::move(made).value())
                : ClientDesk::Answer(refused("busy", made.error().message)));
   });
 }
 
-CommonAnswer::Make RunService::list_runs(CoordinatorShell::Which which) const {
-  return [rows = std::make_shared<const std::vector<RunRow>>(shell_.runs(which))] {
-    Json runs = Json::array();
-    for (const RunRow& row : *rows) runs.push_back(listed(row));
-    return Json{{"ok", true}, {"runs", std::move(runs)}};
+/// Each run as it is when it is its turn.
+CommonAnswer::Source RunService::list_runs(CoordinatorShell::Which which) const {
+  struct Gathered {
+    std::vector<RunId> ids;
+    std::vector<RunRow> rows;
+    std::size_t next = 0;
   };
+  const auto gathered = std::make_shared<Gathered>();
+  gathered->ids = shell_.run_ids(which);
+  gathered->rows.reserve(gathered->ids.size());
+  return {[this, gathered] {
+            const std::size_t end = std::min(gathered->next + kRowsATurn, gathered->ids.size());
+            for (; gathered->next < end; ++gathered->next)
+              if (auto row = shell_.run(gathered->ids[gathered->next])) gathered->rows.push_back(*std::move(row));
+            return end < gathered->ids.size();
+          },
+          [gathered] { return text_of_rows("runs", gathered->rows, listed); }};
 }
 
-CommonAnswer::Make RunService::list_nodes() const {
-  return [nodes = std::make_shared<const std::vector<core::NodeSnapshot>>(shell_.nodes()),
-          now = process::monotonic_now()] {
-    Json rows = Json::array();
-    for (const core::NodeSnapshot& node : *nodes) rows.push_back(row_of(node, now));
-    return Json{{"ok", true}, {"nodes", std::move(rows)}};
-  };
+CommonAnswer::Source RunService::list_nodes() const {
+  const auto nodes = std::make_shared<const std::vector<core::NodeSnapshot>>(shell_.nodes());
+  const auto row = [now = process::monotonic_now()](const core::NodeSnapshot& node) { return row_of(node, now); };
+  return {[] { return false; }, [nodes, row] { return text_of_rows("nodes", *nodes, row); }};
 }
 
 void RunService::status(const nlohmann::json& request, const ClientDesk::Reply& reply) {
@@ -104,7 +125,7 @@ void RunService::status(const nlohmann::json& request, const ClientDesk::Reply& 
   const auto show = [shot = *shot, run_dir = row.run_dir] {
     Json status = core::to_json(shot);
     status["run_dir"] = run_dir;
-    return Json{{"ok", true}, {"status", std::move(status)}};
+    return text_of(Json{{"ok", true}, {"status", std::move(status)}});
   };
   answer_beside(show, reply);
 }

@@ -150,7 +150,10 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
   } else if (const auto* ordered = std::get_if<NodeOrdered>(&event)) {
     on_order(now, ordered->node, ordered->order, out);
   } else if (const auto* forgotten = std::get_if<RunForgotten>(&event)) {
-    if (std::find(finished_.begin(), finished_.end(), forgotten->run) != finished_.end()) forget(forgotten->run, out);
+    const auto has_run = [&forgotten](const std::deque<RunId>& runs) {
+      return std::find(runs.begin(), runs.end(), forgotten->run) != runs.end();
+    };
+    if (has_run(finished_) || has_run(finished_trials_)) forget(forgotten->run, out);
   } else if (const auto* silent = std::get_if<NodeSilent>(&event)) {
     lose(now, silent->node, fmt::format("silent for {}", format_duration(settings_.node_timeout.value_or(Duration{0}))),
          silent->silent_s, out);
@@ -241,9 +244,10 @@ void Coordinator::note_finished(std::size_t first, CoordinatorCommands& out) {
       ticket = {ticket.submission, {}, {}};
       note_touched(finished->run);
       if (is_needed(finished->run)) continue;  // It is forgotten with its experiment.
-      finished_.push_back(finished->run);
+      (run != nullptr && run->definition().parent ? finished_trials_ : finished_).push_back(finished->run);
     }
   while (finished_.size() > settings_.finished_max) forget(RunId(finished_.front()), out);
+  while (finished_trials_.size() > settings_.finished_trials_max) forget(RunId(finished_trials_.front()), out);
 }
 
 /// A node that still holds it is told kGone when it connects, as for any run that is not known; one that is
@@ -253,6 +257,7 @@ void Coordinator::forget(const RunId& run, CoordinatorCommands& out) {
     for (auto& [id, node] : lost_)
       if (machine->second.has_touched(id)) node.forgotten[run] = machine->second.desired_generation();
   std::erase(finished_, run);
+  std::erase(finished_trials_, run);
   tickets_.erase(run);
   for (auto& [id, ticket] : tickets_) ticket.passed_by.erase(run);
   runs_.erase(run);

@@ -66,6 +66,8 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   [[nodiscard]] std::vector<RunId> runs() const;
   /// Lost ones, too.
   [[nodiscard]] std::vector<NodeSnapshot> nodes() const;
+  /// What the rows of nodes() add up to, at a small part of their price.
+  [[nodiscard]] std::map<NodePhase, NodeSum> node_sums() const;
   /// It is known and not lost: connected, or it may come back.
   [[nodiscard]] bool is_expected(const NodeId& node) const { return nodes_.contains(node); }
   [[nodiscard]] OwnerLoad load_of(const std::string& owner) const;

@@ -130,7 +130,7 @@ void Coordinator::begin_trial(TimePoint now, RunDefinition run, CoordinatorComma
     SGD_ASSERT(before->second.finished());  // Else ranks that are at work would be forgotten.
     run.past = before->second.definition().past;
     former = before->second.state();
-    std::erase(finished_, run.id);
+    std::erase(finished_trials_, run.id);
     tickets_.erase(run.id);
     live_.erase(run.id);
     runs_.erase(before);
@@ -175,12 +175,13 @@ void Coordinator::resume_trial(TimePoint now, RunMachine& run, CoordinatorComman
     return run.on_resume();
   }
   Experiment& experiment = experiments_.at(*run.definition().parent);
-  const tune::TrialId trial = *experiment.trial_of(run.definition().id);
-  if (!experiment.wants(trial)) return;  // What it had said already has ended it.
-  if (auto again = experiment.definition_of(trial)) return begin_trial(now, std::move(again).value(), out);
+  const auto trial = experiment.trial_of(run.definition().id);
+  if (!trial || !experiment.wants(*trial)) return;  // What it had said already has ended it.
+  auto again = experiment.definition_of(*trial);
+  if (again) return begin_trial(now, std::move(again).value(), out);
   RunOutcome refused = run.state().outcome_;
   refused.state = "failed";
-  refused.error = experiment.definition_of(trial).error().message;
+  refused.error = again.error().message;
   TrialOrders orders;
   experiment.on_ended(run.definition().id, refused, out, orders);
   carry_out(now, orders, out);

@@ -29,9 +29,10 @@ struct CoordinatorSettings {
   int flaps_max = 5;
   Duration flap_window = std::chrono::hours(1);
   Duration stable_after = std::chrono::minutes(5);
-  /// Finished runs that are remembered; the one that finished first is forgotten first. Trials that their experiment
-  /// may need do not count: they go with it.
+  /// Finished runs that are remembered; the one that finished first is forgotten first.
   std::size_t finished_max = 1000;
+  /// And trials, of all experiments; those that their experiment may need do not count: they go with it.
+  std::size_t finished_trials_max = 50;
   /// Nodes have disks of their own, and what they save comes to the coordinator's some time later: it is told then
   /// (coordinator_event::CheckpointStored).
   bool files_travel = false;
@@ -80,7 +81,8 @@ struct CoordinatorState {
   std::map<RunId, RunMachine> runs_;
   std::map<RunId, Experiment> experiments_;  ///< Their trials are among runs_, as long as these are remembered.
   std::map<RunId, Ticket> tickets_;          ///< Of runs_ and experiments_.
-  std::deque<RunId> finished_;               ///< In the order in which they finished.
+  std::deque<RunId> finished_;               ///< In the order in which they finished; trials apart.
+  std::deque<RunId> finished_trials_;
   std::int64_t submissions_ = 0;
 };
 

@@ -92,7 +92,16 @@ Experiment::Experiment(State state) : State(std::move(state)) {
       unreadable_ = "its state was stored by another version of sgd-launch: " + rule.error().message;
     }
   }
+  find_unmade();
   make_list();
+}
+
+/// A version that kept the records of all ended trials did not say which have never begun: those without one.
+void Experiment::find_unmade() {
+  const auto has_ended = [](const auto& trial) { return trial.second.phase == TrialPhase::kEnded; };
+  if (std::count_if(trials_.begin(), trials_.end(), has_ended) != ended_) return;
+  for (tune::TrialId trial = 0; trial < next_; ++trial)
+    if (!trials_.contains(trial) && !owed_.contains(trial)) unmade_.insert(trial);
 }
 
 /// Of what is known of trials.
@@ -102,8 +111,9 @@ void Experiment::make_list() {
     list_ = spec_.list();
     return;
   }
-  talk_.emplace(spec_.parameters);
+  talk_.emplace(spec_.parameters, next_);
   talk_->on_asked({owed_.begin(), owed_.end()});
+  if (no_more_) talk_->on_asked({unmade_.begin(), unmade_.end()});
   for (const auto& [trial, its] : trials_) {
     talk_->on_given(trial);
     if (its.phase == TrialPhase::kEnded) talk_->on_end(trial);
@@ -132,7 +142,7 @@ void Experiment::begin(CoordinatorCommands& out) {
 }
 
 tune::TrialId Experiment::planned() const {
-  if (!is_readable()) return static_cast<tune::TrialId>(trials_.size());
+  if (!is_readable()) return next_ - static_cast<tune::TrialId>(owed_.size() + unmade_.size());
   return list_ ? list_->size() : static_cast<tune::TrialId>(spec_.samples);
 }
 
@@ -221,7 +231,7 @@ bool Experiment::may_need(const RunId& run) const {
   const auto trial = trial_of(run);
   if (!trial) return false;
   const TrialRecord& its = trials_.at(*trial);
-  return its.interrupted || its.phase != TrialPhase::kEnded || spec_.scheduler.type == "pbt";
+  return its.interrupted || its.phase != TrialPhase::kEnded || may_copy_ended();
 }
 
 std::optional<tune::TrialId> Experiment::trial_of(const RunId& run) const {
@@ -248,9 +258,10 @@ void Experiment::obey(const tune::Decisions& decisions, CoordinatorCommands& out
         (decision.reason == tune::Reason::kNoRule || decision.reason == tune::Reason::kBetweenRungs ||
          decision.reason == tune::Reason::kBetweenIntervals || decision.reason == tune::Reason::kWarmUp ||
          decision.reason == tune::Reason::kRepeated);
-    TrialRecord& its = trials_.at(decision.trial);
-    const bool is_late = its.phase == TrialPhase::kStopping || its.phase == TrialPhase::kEnded;
-    if (is_silent || is_late) continue;
+    const auto known = trials_.find(decision.trial);
+    if (is_silent || known == trials_.end()) continue;
+    TrialRecord& its = known->second;
+    if (its.phase == TrialPhase::kStopping || its.phase == TrialPhase::kEnded) continue;
     const std::string why = in_words(decision);
     Line event = {{"event", "trial_decided"}, {"why", why}};
     event.update(Line(tune::to_json(decision)));

@@ -101,6 +101,7 @@ class Experiment : private ExperimentState {
   [[nodiscard]] RunId run_of(tune::TrialId trial) const;
   /// A trial's run, as it is to be started.
   [[nodiscard]] Result<RunDefinition> definition_of(tune::TrialId trial) const;
+  /// Nothing for a run that is none of its trials, or one of which nothing is kept.
   [[nodiscard]] std::optional<tune::TrialId> trial_of(const RunId& run) const;
   /// A program makes its trials, and more may come.
   [[nodiscard]] bool hears_search() const {
@@ -108,7 +109,10 @@ class Experiment : private ExperimentState {
   }
   /// Its search program is not heard any more: on_resumed() gives another one a hearing.
   [[nodiscard]] bool has_failed_search() const { return !search_error_.empty(); }
-  [[nodiscard]] bool has_trial(tune::TrialId trial) const { return trials_.contains(trial); }
+  /// It has begun, and may have ended.
+  [[nodiscard]] bool has_trial(tune::TrialId trial) const {
+    return trial >= 0 && trial < next_ && !owed_.contains(trial) && !unmade_.contains(trial);
+  }
   /// It is to have ranks, or to get another one's state and then to have some.
   [[nodiscard]] bool wants(tune::TrialId trial) const {
     const TrialPhase phase = trials_.at(trial).phase;
@@ -152,6 +156,9 @@ class Experiment : private ExperimentState {
  private:
   [[nodiscard]] bool is_readable() const { return unreadable_.empty(); }
   void read_spec();
+  void find_unmade();
+  void drop_if_done(tune::TrialId trial);
+  [[nodiscard]] bool may_copy_ended() const { return spec_.scheduler.type == "pbt"; }
   [[nodiscard]] std::string misfit_of(std::int64_t samples) const;
   [[nodiscard]] bool more_may_come() const;
   [[nodiscard]] tune::TrialId planned() const;

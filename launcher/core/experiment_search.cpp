@@ -27,7 +27,10 @@ void Experiment::on_search_said(TimePoint now, const std::string& line, Coordina
   if (!said) return end_search(said.error().message, out);
   if (const auto* trial = std::get_if<tune::Trial>(&said.value())) {
     owed_.erase(trial->id);
-    if (!stop_) start(trial->id, trial->values, out, orders);
+    if (stop_)
+      unmade_.insert(trial->id);
+    else
+      start(trial->id, trial->values, out, orders);
   } else if (const auto* kill = std::get_if<tune::KillTrial>(&said.value())) {
     const auto known = trials_.find(kill->trial);
     const bool is_alive = known != trials_.end() && known->second.phase != TrialPhase::kStopping &&
@@ -35,7 +38,7 @@ void Experiment::on_search_said(TimePoint now, const std::string& line, Coordina
     if (is_alive) stop(kill->trial, tune::Outcome::kCancelled, "the search program wants it to end", {}, out, orders);
   } else {
     no_more_ = true;
-    owed_.clear();
+    unmade_.merge(owed_);
   }
   owed_since_ = owed_.empty() ? std::nullopt : std::optional(now);
 }
@@ -53,7 +56,7 @@ void Experiment::end_search(const std::string& why, CoordinatorCommands& out) {
   if (!is_readable() || !hears_search()) return;
   const bool has_given_all = !more_may_come();
   (has_given_all ? search_ended_ : search_error_) = why;
-  owed_.clear();
+  unmade_.merge(owed_);
   owed_since_.reset();
   if (has_given_all) return record({{"event", "search_ended"}, {"why", why}}, out);
   record({{"event", "search_failed"}, {"why", why}}, out);
@@ -64,8 +67,7 @@ void Experiment::hear_search_again(TimePoint now) {
   search_error_.clear();
   search_ended_.clear();
   if (!talk_ || no_more_) return;
-  for (tune::TrialId trial = 0; trial < next_; ++trial)
-    if (!trials_.contains(trial)) owed_.insert(trial);
+  owed_.merge(unmade_);
   owed_since_ = owed_.empty() ? std::nullopt : std::optional(now);
   make_list();
 }

@@ -30,7 +30,7 @@ struct BestState {
   std::string checkpoint;  ///< Absolute; empty: none of that value is kept.
 };
 
-/// What stays known of a trial as long as its experiment is.
+/// What is known of a trial as long as it may matter to its experiment.
 struct TrialRecord {
   TrialPhase phase = TrialPhase::kRunning;
   tune::Values values;
@@ -61,10 +61,12 @@ struct ExperimentState {
   TimePoint submitted_at_;
   std::optional<TimePoint> resumed_at_;  ///< After it had ended; nothing: it has not yet.
   double worked_s_ = 0;                  ///< Before that.
+  /// Those that have not ended, or go on with the experiment; the best one; and all where an ended one may be copied.
+  /// Of any other that has begun nothing is kept here: there may be a hundred thousand.
   std::map<tune::TrialId, TrialRecord> trials_;
   tune::TrialId next_ = 0;             ///< The trial that is made next.
   std::optional<tune::TrialId> best_;  ///< That has ended and reported the best value.
-  std::int64_t at_work_ = 0;           ///< Counted, as those below: there may be a hundred thousand.
+  std::int64_t at_work_ = 0;           ///< Counted, as those below.
   std::int64_t paused_ = 0;
   std::int64_t ended_ = 0;
   std::int64_t failed_ = 0;        ///< Of those.
@@ -76,6 +78,7 @@ struct ExperimentState {
   bool is_over_ = false;
   // Of a search program:
   std::set<tune::TrialId> owed_;         ///< Trials that it was asked for, and has not given.
+  std::set<tune::TrialId> unmade_;       ///< That nobody owes any more, and that have not begun.
   std::optional<TimePoint> owed_since_;  ///< It has said nothing for so long, and owes something.
   bool no_more_ = false;                 ///< It has said so.
   std::string search_error_;             ///< What it did wrong; empty: nothing.

@@ -159,6 +159,14 @@ void Experiment::end_trial(tune::TrialId trial, tune::Outcome outcome, std::stri
   // To who decides it is what it was: it may go on. One that cannot become a clone fails then, by its definition.
   if (its.interrupted) return static_cast<void>(become_clone(trial, orders));
   obey(rule_->on_end(trial, outcome), out, orders);
+  drop_if_done(trial);
+}
+
+/// The events have all of it.
+void Experiment::drop_if_done(tune::TrialId trial) {
+  const auto found = trials_.find(trial);
+  const bool is_done = found != trials_.end() && found->second.phase == TrialPhase::kEnded;
+  if (is_done && !found->second.interrupted && trial != best_ && !may_copy_ended()) trials_.erase(found);
 }
 
 /// Of two that are equal the earlier trial is the best one, whichever ends first.
@@ -167,7 +175,7 @@ void Experiment::note_best(tune::TrialId trial, CoordinatorCommands& out) {
   if (!its.best) return;
   const double before = best_ ? *trials_.at(*best_).best : 0;
   if (best_ && !is_better(*its.best, before) && (*its.best != before || trial > *best_)) return;
-  best_ = trial;
+  if (const auto former = std::exchange(best_, trial)) drop_if_done(*former);
   const BestState state = best_state_of(its);
   const auto job = job_of(trial, state.values, state.origin);
   Line best = {{"experiment", definition_.id},

@@ -88,6 +88,13 @@ enum class NodePhase {
 };
 [[nodiscard]] const char* name(NodePhase phase);
 
+/// Of nodes that are alike.
+struct NodeSum {
+  int nodes = 0;
+  int slots = 0;
+  int used = 0;
+};
+
 /// A node as `sgd-launch nodes` shows it.
 struct NodeSnapshot {
   NodeId node;

@@ -45,6 +45,7 @@ inline constexpr auto kMessage<core::ExperimentState> = message(
     required("is_metric_known", &core::ExperimentState::is_metric_known_),
     required("is_metric_missed", &core::ExperimentState::is_metric_missed_),
     required("has_told_last", &core::ExperimentState::has_told_last_), required("owed", &core::ExperimentState::owed_),
+    optional("unmade", &core::ExperimentState::unmade_),
     required("owed_since", &core::ExperimentState::owed_since_), required("no_more", &core::ExperimentState::no_more_),
     required("search_error", &core::ExperimentState::search_error_),
     optional("search_ended", &core::ExperimentState::search_ended_),

@@ -20,6 +20,7 @@ using core::CoordinatorState;
 struct SavedRest {
   Duration time_to_be_back{};
   std::deque<RunId> finished;
+  std::deque<RunId> finished_trials;
   std::int64_t submissions = 0;
 };
 /// A run's machine, and what the queue remembers of it.
@@ -34,7 +35,7 @@ struct ExperimentEntry {
 };
 
 // A new field belongs into encode_state() and decode_state() first, and then into the number here.
-static_assert(boost::pfr::tuple_size_v<CoordinatorState> == 9);
+static_assert(boost::pfr::tuple_size_v<CoordinatorState> == 10);
 
 Result<Json> parse(const StateRow& row) {
   // A saved job is as deep as one in a message.
@@ -62,7 +63,9 @@ namespace sgd::codec {
 template <>
 inline constexpr auto kMessage<storage::SavedRest> = message(
     "", required("time_to_be_back", &storage::SavedRest::time_to_be_back),
-    required("finished", &storage::SavedRest::finished), required("submissions", &storage::SavedRest::submissions));
+    required("finished", &storage::SavedRest::finished),
+    optional("finished_trials", &storage::SavedRest::finished_trials),
+    required("submissions", &storage::SavedRest::submissions));
 template <>
 inline constexpr auto kMessage<storage::RunEntry> = message("", required("machine", &storage::RunEntry::machine),
                                                             required("ticket", &storage::RunEntry::ticket));
@@ -87,7 +90,7 @@ std::vector<StateRow> encode_state(const CoordinatorState& state) {
   }
   for (const auto& [id, node] : state.lost_) add("lost", id, node);
   for (const auto& [id, node] : state.nodes_) add("node", id, node);
-  add("rest", "", SavedRest{state.time_to_be_back_, state.finished_, state.submissions_});
+  add("rest", "", SavedRest{state.time_to_be_back_, state.finished_, state.finished_trials_, state.submissions_});
   for (const auto& [id, run] : state.runs_) {
     const Json entry = {{"machine", codec::write(run.state())}, {"ticket", codec::write(state.tickets_.at(id))}};
     rows.push_back({"run", id, codec::print(entry)});
@@ -135,8 +138,8 @@ Result<CoordinatorState> decode_state(const std::vector<StateRow>& rows) {
     } else if (row.kind == "rest") {
       SavedRest rest;
       status = read_row(row, rest);
-      std::tie(state.time_to_be_back_, state.finished_, state.submissions_) =
-          std::tie(rest.time_to_be_back, rest.finished, rest.submissions);
+      std::tie(state.time_to_be_back_, state.finished_, state.finished_trials_, state.submissions_) =
+          std::tie(rest.time_to_be_back, rest.finished, rest.finished_trials, rest.submissions);
     } else {
       status = Error{fmt::format("unknown kind of state \"{}\"", row.kind)};
     }

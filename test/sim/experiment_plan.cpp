@@ -1,5 +1,6 @@
 #include "test/sim/experiment_plan.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include <fmt/format.h>
@@ -94,6 +95,7 @@ void draw_experiments(Plan& plan) {
     plan.per_minute[static_cast<std::size_t>(Fault::kDamageCheckpoint)] = 0;
   if (chance.with(0.6)) plan.runs.resize(1);
   if (chance.with(0.5)) plan.settings.finished_max = static_cast<std::size_t>(chance.between(0, 2));
+  plan.settings.finished_trials_max = std::min(plan.settings.finished_max, plan.settings.finished_trials_max);
 }
 
 double score_of(const RunId& run, int epoch, Generation generation) {

@@ -3,6 +3,9 @@
 
 #include "launcher/core/coordinator.hpp"
 
+#include <array>
+#include <map>
+
 #include <catch2/catch.hpp>
 
 namespace sgd::core {
@@ -52,6 +55,7 @@ class CoordinatorBench {
   void on(const core::CoordinatorEvent& event) {
     commands_.clear();
     coordinator_.on(now_, event, commands_);
+    check_sums();
   }
   void replay(const core::CoordinatorEvent& event) { coordinator_.replay(now_, event, commands_); }
   /// Moves the clock on, with a tick at every wake-up.
@@ -136,6 +140,19 @@ class CoordinatorBench {
   [[nodiscard]] const Coordinator& coordinator() const { return coordinator_; }
 
  private:
+  /// They are what the rows of all nodes add up to.
+  void check_sums() const {
+    using Counts = std::map<NodePhase, std::array<int, 3>>;
+    Counts rows;
+    Counts sums;
+    for (const NodeSnapshot& row : coordinator_.nodes()) {
+      std::array<int, 3>& all = rows[row.phase];
+      all = {all[0] + 1, all[1] + row.slots, all[2] + row.used};
+    }
+    for (const auto& [phase, sum] : coordinator_.node_sums()) sums[phase] = {sum.nodes, sum.slots, sum.used};
+    if (rows != sums) FAIL("node_sums() are not those of nodes()");
+  }
+
   Coordinator coordinator_;
   TimePoint now_{};
   CoordinatorCommands commands_;

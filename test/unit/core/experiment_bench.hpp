@@ -131,7 +131,8 @@ class ExperimentBench : public CoordinatorBench {
     return state_;
   }
   [[nodiscard]] TrialRecord trial(int number) const {
-    return coordinator().state().experiments_.at("x").state().trials_.at(number);
+    const auto known = experiment().trials_.find(number);
+    return known == state_.trials_.end() ? told_of(number) : known->second;
   }
   /// Of the experiment, by name.
   [[nodiscard]] std::vector<nlohmann::ordered_json> events(const std::string& name, const RunId& run = "x") const {
@@ -158,6 +159,26 @@ class ExperimentBench : public CoordinatorBench {
   [[nodiscard]] const CoordinatorCommands& all() const { return all_; }
 
  private:
+  /// Of a trial that has ended, and of which the experiment keeps nothing.
+  [[nodiscard]] TrialRecord told_of(int number) const {
+    TrialRecord told;
+    for (const nlohmann::ordered_json& event : events("trial_started"))
+      if (event.at("trial") == number) told.values = tune::Values::parse(event.at("parameters").dump());
+    for (const nlohmann::ordered_json& event : events("trial_ended")) {
+      if (event.at("trial") != number) continue;
+      told.phase = TrialPhase::kEnded;
+      for (const auto outcome : {tune::Outcome::kCompleted, tune::Outcome::kStopped, tune::Outcome::kFailed,
+                                 tune::Outcome::kCancelled})
+        if (event.at("state") == tune::word_of(outcome)) told.outcome = outcome;
+      told.iteration = event.at("iteration");
+      if (!event.at("value").is_null()) told.value = event.at("value").get<double>();
+      if (!event.at("best").is_null()) told.best = event.at("best").get<double>();
+      told.best_iteration = event.at("best_iteration");
+    }
+    REQUIRE(told.phase == TrialPhase::kEnded);
+    return told;
+  }
+
   std::int64_t sequence_ = 0;
   CoordinatorCommands all_;
   mutable ExperimentState state_;

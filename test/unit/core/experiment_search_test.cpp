@@ -1,5 +1,8 @@
 // An experiment whose trials a search program makes.
 
+#include <set>
+#include <utility>
+
 #include <catch2/catch.hpp>
 
 #include "common/exit_codes.hpp"
@@ -173,6 +176,23 @@ TEST_CASE("search: a trial that was given while all ended is asked for again") {
   bench.give(1);
   CHECK_FALSE(bench.machine().has_failed_search());
   CHECK(bench.is_at_work(1));
+}
+
+TEST_CASE("search: what a former version has stored says by its trials which have never begun") {
+  SearchBench bench;
+  bench.give(1);
+  bench.start(1);
+  bench.tell(coordinator_event::SearchFailed{"x", "the search program has ended"});
+  ExperimentState state = bench.experiment();
+  CHECK(std::exchange(state.unmade_, {}) == std::set<tune::TrialId>{0});
+  Experiment machine(std::move(state));
+  CHECK_FALSE(machine.has_trial(0));
+  CHECK(machine.has_trial(1));
+  CHECK_FALSE(machine.has_trial(2));
+  CoordinatorCommands out;
+  TrialOrders orders;
+  machine.on_resumed(TimePoint{}, 0, out, orders);
+  CHECK(machine.state().owed_ == std::set<tune::TrialId>{0});
 }
 
 TEST_CASE("search: an experiment cannot get more samples than its job could have") {

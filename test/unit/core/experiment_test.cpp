@@ -1,5 +1,7 @@
 // An experiment: runs that own runs, in one machine with them.
 
+#include <set>
+
 #include <catch2/catch.hpp>
 
 #include "common/exit_codes.hpp"
@@ -38,7 +40,8 @@ TEST_CASE("experiment: few trials wait for room, however many it may have; limit
   CHECK(live() <= 1 + 3 + kTrialsWaitingMax);
   bench.start(0);
   bench.finish(0);  // One gets its place, and another one waits.
-  CHECK(bench.experiment().trials_.size() == 4 + kTrialsWaitingMax);
+  CHECK(bench.experiment().next_ == 4 + kTrialsWaitingMax);
+  CHECK(bench.experiment().trials_.size() == 3 + kTrialsWaitingMax);
   CHECK(live() <= 1 + 3 + kTrialsWaitingMax);
 }
 
@@ -213,10 +216,15 @@ TEST_CASE("experiment: a trial whose job is refused when it is to go on has fail
   machine.on_resumed(TimePoint{}, 0, out, orders);
   REQUIRE(orders.size() == 1);
   CHECK(std::get<trial_order::Start>(orders.front()).run.id == "x.0001");
+  nlohmann::ordered_json ended;
+  for (const CoordinatorCommand& command : out)
+    if (const auto* event = std::get_if<coordinator_command::RecordEvent>(&command))
+      if (event->event.at("event") == "trial_ended") ended = event->event;
+  REQUIRE(ended.is_object());
+  CHECK(ended.at("trial") == 0);
+  CHECK(ended.at("state") == "failed");
+  CHECK(ended.at("why").get<std::string>().starts_with("its job is refused: "));
   const ExperimentState after = machine.state();
-  CHECK(after.trials_.at(0).phase == TrialPhase::kEnded);
-  CHECK(after.trials_.at(0).outcome == tune::Outcome::kFailed);
-  CHECK(after.trials_.at(0).reason.starts_with("its job is refused: "));
   CHECK(after.at_work_ == 1);
   CHECK(after.failed_ == 1);
 }
@@ -393,6 +401,46 @@ TEST_CASE("experiment: its trials that may go on are remembered as long as it is
   bench.tell(coordinator_event::RunForgotten{"x"});
   CHECK_FALSE(bench.coordinator().state().experiments_.contains("x"));
   CHECK_FALSE(bench.coordinator().state().runs_.contains("x.0000"));
+}
+
+TEST_CASE("experiment: of trials that have ended it keeps the best one, and few runs; limit finished_trials_max") {
+  CoordinatorSettings settings;
+  settings.finished_trials_max = 2;
+  ExperimentBench bench(4, settings);
+  bench.begin({{"samples", 12}, {"concurrent", 2}});
+  for (const int trial : {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+    bench.start(trial);
+    bench.report(trial, 1, trial == 3 ? 0.9 : 0.5);
+    bench.finish(trial);
+    std::set<tune::TrialId> kept = {trial < 3 ? 0 : 3, trial + 1, trial + 2};
+    std::set<tune::TrialId> found;
+    for (const auto& [id, its] : bench.experiment().trials_) found.insert(id);
+    CHECK(found == kept);
+    CHECK(bench.coordinator().state().runs_.size() <= 4);
+  }
+  // The best one is the earliest of those that are equal, and what is said of one that has ended changes nothing.
+  CHECK(bench.best()->at("trial") == 3);
+  bench.tell(coordinator_event::StopRequested{"x.0002", {}});
+  CHECK(bench.experiment().ended_ == 10);
+  CHECK(bench.coordinator().state().experiments_.at("x").has_trial(2));
+  CHECK_FALSE(bench.coordinator().state().experiments_.at("x").has_trial(12));
+  for (const int trial : {10, 11}) {
+    bench.start(trial);
+    bench.finish(trial);
+  }
+  CHECK(bench.outcome_of("x")->tune.at("best").at("trial") == 3);
+  CHECK(bench.outcome_of("x")->tune.at("ended") == 12);
+}
+
+TEST_CASE("experiment: pbt keeps trials that have ended, whose state others may take") {
+  ExperimentBench bench(4);
+  bench.begin({{"samples", 2}, {"concurrent", 2}, {"scheduler", {{"type", "pbt"}, {"interval", 1}}}});
+  for (const int trial : {0, 1}) {
+    bench.start(trial);
+    bench.finish(trial);
+  }
+  CHECK(bench.experiment().trials_.size() == 2);
+  CHECK(bench.coordinator().state().runs_.size() == 2);
 }
 
 TEST_CASE("experiment: a stop condition ends a trial as completed") {

@@ -3,10 +3,12 @@
 #include "launcher/coordinator/common_answer.hpp"
 
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <catch2/catch.hpp>
 
 using namespace sgd;
@@ -22,13 +24,15 @@ struct Board {
   storage::FileThread thread{io};
   int shown = 0;  ///< What is to be told.
   int snapshots = 0;
+  int parts = 1;  ///< In which it is gathered.
   std::vector<std::string> told;
   CommonAnswer answer{io, thread, 60s, [this] {
                         ++snapshots;
-                        return [this, now = shown] {
-                          const std::lock_guard lock(disk);
-                          return ClientDesk::Json{{"ok", true}, {"n", now}};
-                        };
+                        return CommonAnswer::Source{[left = parts]() mutable { return --left > 0; },
+                                                    [this, now = shown] {
+                                                      const std::lock_guard lock(disk);
+                                                      return R"({"ok":true,"n":)" + std::to_string(now) + "}";
+                                                    }};
                       }};
 
   void ask() {
@@ -64,6 +68,39 @@ TEST_CASE("common answer: it is made anew for each who asks alone") {
     board.io.restart();
   }
   CHECK(board.told == std::vector<std::string>{R"({"ok":true,"n":0})", R"({"ok":true,"n":1})", R"({"ok":true,"n":2})"});
+}
+
+TEST_CASE("common answer: what is gathered in parts lets others have their turn, and who asks meanwhile gets the next") {
+  Board board;
+  board.parts = 3;
+  board.ask();
+  CHECK(board.snapshots == 1);
+  bool had_turn = false;
+  boost::asio::post(board.io, [&] {
+    had_turn = true;
+    board.shown = 1;
+    board.ask();
+    CHECK(board.snapshots == 1);
+    CHECK(board.told.empty());
+  });
+  board.io.run();
+  CHECK(had_turn);
+  CHECK(board.snapshots == 2);
+  CHECK(board.told == std::vector<std::string>{R"({"ok":true,"n":0})", R"({"ok":true,"n":1})"});
+}
+
+TEST_CASE("common answer: it may end while its values are gathered") {
+  boost::asio::io_context io;
+  storage::FileThread thread{io};
+  int parts = 0;
+  std::optional<CommonAnswer> answer;
+  answer.emplace(io, thread, 60s, [&parts] {
+    return CommonAnswer::Source{[&parts] { return ++parts < 3; }, [] { return std::string(); }};
+  });
+  answer->ask([](const ClientDesk::Answer&) { FAIL("nobody is told"); });
+  answer.reset();
+  io.run();
+  CHECK(parts == 1);
 }
 
 TEST_CASE("common answer: a thread with too much to do is said to all who wait") {

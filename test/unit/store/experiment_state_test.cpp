@@ -184,6 +184,12 @@ TEST_CASE("experiment's state: a search program's trials") {
   twins.exit(1, worker_exit::kStopped);
   twins.clear(1);
   CHECK(twins.trial(1).outcome == tune::Outcome::kCancelled);
+  say(R"({"type":"trial","trial":0,"parameters":{"training.optimizer.lr":0.4}})");
+  live(twins, 0, 0.9);
+  twins.finish(0);
+  CHECK_FALSE(twins.experiment().trials_.contains(1));
+  say(R"({"type":"kill","trial":1})");  // It has been given, and has ended.
+  CHECK(twins.experiment().search_error_.empty());
   say(R"({"type":"no_more"})");
   CHECK(twins.outcome_of("x")->state == "succeeded");
 }
