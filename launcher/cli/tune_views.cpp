@@ -176,11 +176,7 @@ int tune_best(const std::vector<std::string>& arguments) {
   if (const Status read = read_experiment(named, [](const Json&) {}); !read)
     return refuse(exit_code::kNotFound, read.error().message);
   const auto found = best_of(named.run);
-  if (!found) {
-    const Status read = read_experiment(named, [](const Json&) {});
-    return read ? refuse(found.error().code, found.error().message)
-                : refuse(exit_code::kNotFound, read.error().message);
-  }
+  if (!found) return refuse(found.error().code, found.error().message);
   const Json& best = found.value();
   if (as_job) {
     const auto job = job_of(named.run, best);
