@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,11 +15,20 @@ bool is_run(const fs::path& directory) {
   return fs::exists(directory / "events.jsonl", error);
 }
 
-std::vector<std::string> run_ids(const fs::path& runs) {
+/// A whole id: no other run of the folder is looked at.
+bool has_run(const fs::path& runs, const std::string& id) {
+  std::error_code error;
+  const bool is_name = id.find('/') == std::string::npos && id != "." && id != "..";
+  return is_name && !fs::is_symlink(runs / id, error) && is_run(runs / id);
+}
+
+std::vector<std::string> run_ids(const fs::path& runs, const std::string& prefix) {
   std::vector<std::string> ids;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(runs, error))
-    if (!entry.is_symlink(error) && is_run(entry.path())) ids.push_back(entry.path().filename().string());
+  for (const auto& entry : fs::directory_iterator(runs, error)) {
+    std::string id = entry.path().filename().string();
+    if (id.starts_with(prefix) && !entry.is_symlink(error) && is_run(entry.path())) ids.push_back(std::move(id));
+  }
   std::sort(ids.begin(), ids.end());
   return ids;
 }
@@ -40,7 +50,7 @@ Result<std::string> find_run(const std::string& name, const std::string& runs_di
   if (name.empty()) {
     if (is_run(runs / "latest")) return fs::canonical(runs / "latest", error).string();
     if (fs::is_symlink(runs / "latest", error)) {
-      const std::vector<std::string> left = run_ids(runs);
+      const std::vector<std::string> left = run_ids(runs, "");
       return Error{fmt::format("the latest run in {} is gone ({}){}", runs.string(),
                                fs::read_symlink(runs / "latest", error).string(),
                                left.empty() ? "" : "; there is " + list(left))};
@@ -51,14 +61,11 @@ Result<std::string> find_run(const std::string& name, const std::string& runs_di
   }
   if (is_run(name)) return fs::canonical(name, error).string();
   if (name == "latest" && is_run(runs / name)) return fs::canonical(runs / name, error).string();
-  const std::vector<std::string> ids = run_ids(runs);
-  std::vector<std::string> matches;
-  for (const std::string& id : ids) {
-    if (id == name) return (runs / id).string();
-    if (id.starts_with(name)) matches.push_back(id);
-  }
+  if (has_run(runs, name)) return (runs / name).string();
+  const std::vector<std::string> matches = run_ids(runs, name);
   if (matches.size() == 1) return (runs / matches.front()).string();
   if (matches.size() > 1) return Error{fmt::format("\"{}\" is not unique: {}", name, list(matches))};
+  const std::vector<std::string> ids = run_ids(runs, "");
   if (ids.empty()) return Error{fmt::format("no run \"{}\": no such folder, and {} has no runs", name, runs.string())};
   return Error{fmt::format("no run \"{}\" in {}; there is {}", name, runs.string(), list(ids))};
 }

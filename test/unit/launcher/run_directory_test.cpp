@@ -1,6 +1,7 @@
 #include "launcher/storage/run_directory.hpp"
 
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -100,6 +101,30 @@ TEST_CASE("names that fit no run or several say what there is") {
   }
   CHECK(storage::find_run("aa").error().message == "\"aa\" is not unique: aa-1, aa-2");
   CHECK(storage::find_run("bb").error().message.find("there is aa-1, aa-2") != std::string::npos);
+}
+
+TEST_CASE("a whole id is found without a look at all other runs") {
+  WorkingDirectory here;
+  for (const char* name : {"aa", "aa-1"}) {
+    fs::create_directories(std::string("runs/") + name);
+    std::ofstream(std::string("runs/") + name + "/events.jsonl") << "{}\n";
+  }
+  fs::create_directory_symlink("aa", "runs/link");
+  // Whoever lists a folder opens it.
+  const int watch = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  REQUIRE(::inotify_add_watch(watch, "runs", IN_OPEN | IN_ONLYDIR) >= 0);
+  const auto is_listed = [&] {
+    char events[4096];
+    return ::read(watch, events, sizeof events) > 0;
+  };
+  const std::string folder = fs::current_path().string() + "/runs/";
+  CHECK(storage::find_run("aa").value() == folder + "aa");
+  CHECK(storage::find_run("aa-1").value() == folder + "aa-1");
+  CHECK_FALSE(is_listed());
+  CHECK(storage::find_run("aa-").value() == folder + "aa-1");
+  CHECK(is_listed());
+  for (const char* name : {"link", ".", "aa/", "b"}) CHECK_FALSE(storage::find_run(name).ok());
+  ::close(watch);
 }
 
 TEST_CASE("a run directory that cannot be used is refused before anything is made") {
