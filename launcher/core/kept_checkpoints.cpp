@@ -2,20 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "common/checkpoint/manifest.hpp"
 #include "common/json/lenient.hpp"
 
 namespace sgd::core {
 namespace {
-
-std::set<std::int64_t> steps_of(const std::vector<std::string>& paths) {
-  std::set<std::int64_t> steps;
-  for (const std::string& path : paths)
-    if (const auto step = step_of(path)) steps.insert(*step);
-  return steps;
-}
 
 /// The places in `all` of those with a score, the best first.
 std::vector<std::size_t> ranking(const std::vector<ScoredCheckpoint>& all, bool is_highest) {
@@ -51,6 +43,13 @@ KeptCheckpoints kept_checkpoints(const std::vector<ScoredCheckpoint>& all, const
 std::optional<std::int64_t> step_of(const std::string& path) {
   const auto name = checkpoint::parse_directory_name(path.substr(path.rfind('/') + 1));
   return name ? std::optional(name->step) : std::nullopt;
+}
+
+std::set<std::int64_t> steps_of(const std::vector<std::string>& paths) {
+  std::set<std::int64_t> steps;
+  for (const std::string& path : paths)
+    if (const auto step = step_of(path)) steps.insert(*step);
+  return steps;
 }
 
 std::vector<ScoredCheckpoint> scored(const std::vector<std::string>& paths, const Scores& scores) {

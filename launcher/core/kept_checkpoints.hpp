@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ struct KeptCheckpoints {
 
 /// Of the directory that `path` ends in; nothing for another name.
 [[nodiscard]] std::optional<std::int64_t> step_of(const std::string& path);
+[[nodiscard]] std::set<std::int64_t> steps_of(const std::vector<std::string>& paths);
 [[nodiscard]] std::vector<ScoredCheckpoint> scored(const std::vector<std::string>& paths, const Scores& scores);
 
 /// The value of a line of metrics; nothing where it has none, or none that is finite.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "common/base/thread.hpp"
@@ -33,17 +35,18 @@ void carry_out(const std::string& folder, const std::vector<std::string>& kept) 
 }  // namespace
 
 std::vector<std::string> superseded(const std::vector<std::string>& names, const std::vector<std::string>& kept) {
+  const std::set<std::string_view> there(names.begin(), names.end());
+  const std::set<std::string_view> counting(kept.begin(), kept.end());
   std::optional<checkpoint::DirectoryName> newest;
-  for (const std::string& name : kept)
-    if (std::find(names.begin(), names.end(), name) != names.end())
-      newest = std::max(newest, checkpoint::parse_directory_name(name));
+  for (const std::string_view name : counting)
+    if (there.contains(name)) newest = std::max(newest, checkpoint::parse_directory_name(name));
   std::vector<std::string> gone;
   if (!newest) return gone;
   for (const std::string& name : names) {
     const auto half = unfinished(name);
     const auto whole = checkpoint::parse_directory_name(name);
     const bool is_half_of_before = half && half->generation < newest->generation;
-    const bool is_old = whole && *whole < *newest && std::find(kept.begin(), kept.end(), name) == kept.end();
+    const bool is_old = whole && *whole < *newest && !counting.contains(name);
     if (is_half_of_before || is_old) gone.push_back(name);
   }
   return gone;

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -181,10 +183,18 @@ Result<RunHistory> read_history(const std::string& directory, checkpoint::Proof 
 
 Result<core::Scores> read_scores(const std::string& directory, const job::KeepBest& best,
                                  const std::vector<std::string>& checkpoints) {
+  const std::set<std::int64_t> steps = core::steps_of(checkpoints);
   core::Scores scores;
+  core::Scores others;
   const auto read = read_lines(directory, "metrics.jsonl", [&](const OrderedJson& line) {
-    (void)core::note_score(line, best, checkpoints, scores);  // Whether it changes anything says nothing here.
+    const auto score = core::score_in(line, best);
+    const auto step = read_or(line, "step", std::int64_t{-1});
+    if (!score || step < 0) return;
+    (steps.contains(step) ? scores : others)[step] = *score;
+    if (others.size() > core::kScoresMax)
+      others.erase(others.begin()->first == step ? std::next(others.begin()) : others.begin());
   });
+  scores.merge(others);
   return read ? Result<core::Scores>(std::move(scores)) : read.error();
 }
 

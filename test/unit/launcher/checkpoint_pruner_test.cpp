@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/checkpoint/manifest.hpp"
 #include "test/unit/common/temporary_folder.hpp"
 
 using namespace sgd;
@@ -36,6 +37,14 @@ TEST_CASE("pruner: half of a checkpoint goes when a later generation writes") {
   const Names names = {".step-000000000100-gen-0001.part", ".step-000000000300-gen-0002.part", ".mine.part",
                        "step-000000000200-gen-0002"};
   CHECK(superseded(names, {"step-000000000200-gen-0002"}) == Names{".step-000000000100-gen-0001.part"});
+}
+
+TEST_CASE("pruner: of a hundred thousand none is looked for among all others") {
+  constexpr std::int64_t kMany = 100'000;  // By the square of it this takes minutes.
+  Names names;
+  for (std::int64_t step = 1; step <= kMany; ++step) names.push_back(checkpoint::directory_name(step, 1));
+  const Names kept(names.begin() + 2, names.end());
+  CHECK(superseded(names, kept) == Names{names[0], names[1]});
 }
 
 TEST_CASE("pruner: the last order is carried out before it ends") {

@@ -164,6 +164,26 @@ TEST_CASE("history: scores are those of the job that the run goes on with") {
   CHECK(history.past.scores == core::Scores{{32, 0.5}, {64, 0.4}});
 }
 
+TEST_CASE("history: scores of tens of thousands of checkpoints, and the newest others") {
+  constexpr std::int64_t kMany = 20'000;  // By the square of it this takes minutes.
+  const RunFolder run;
+  std::string lines;
+  std::vector<std::string> checkpoints;
+  for (std::int64_t step = 1; step <= 2 * kMany; ++step) {
+    lines += "{\"step\":" + std::to_string(step) + ",\"val_loss\":" + std::to_string(step) + "}\n";
+    if (step <= kMany) checkpoints.push_back("checkpoints/" + checkpoint::directory_name(step, 1));
+  }
+  lines += "{\"step\":" + std::to_string(kMany + 1) + ",\"val_loss\":0.5}\n";  // Once more, after a restart.
+  run.write("metrics.jsonl", lines);
+  const auto scores = storage::read_scores(run.path(), {"val_loss", false, 1}, checkpoints);
+  REQUIRE(scores.ok());
+  CHECK(scores.value().size() == static_cast<std::size_t>(kMany) + core::kScoresMax);
+  CHECK(scores.value().at(1) == 1);
+  CHECK(scores.value().at(kMany) == static_cast<double>(kMany));
+  CHECK(scores.value().at(kMany + 1) == 0.5);
+  CHECK(scores.value().at(2 * kMany) == static_cast<double>(2 * kMany));
+}
+
 TEST_CASE("checkpoints: the list has the value of each, and says which is kept as the best") {
   const RunFolder run;
   const std::string first = run.checkpoint(32, 1, 1);
