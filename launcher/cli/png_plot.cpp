@@ -75,9 +75,14 @@ int width_of(const std::string& words) {
   return static_cast<int>(words.size()) * kLetter;
 }
 
-void draw_curve(Picture& picture, int top, const Panel& panel, const Series& curve, const Color& color) {
+/// The one that stands out, or all others, which have one color: of an experiment there may be thousands.
+void draw_curves(Picture& picture, int top, const Panel& panel, bool is_marked, const Color& color) {
   DotCanvas canvas(kWidth - kLeft - kRight, kPanel - kTop - kBottom);
-  panel.is_joined ? canvas.draw(curve, panel.x, panel.y) : canvas.mark(curve, panel.x, panel.y, kMark);
+  for (std::size_t index = 0; index < panel.curves.size(); ++index) {
+    if ((index == panel.marked) != is_marked) continue;
+    const Series& curve = panel.curves[index];
+    panel.is_joined ? canvas.draw(curve, panel.x, panel.y) : canvas.mark(curve, panel.x, panel.y, kMark);
+  }
   for (int down = 0; down < canvas.height(); ++down)
     for (int across = 0; across < canvas.width(); ++across)
       if (canvas.at(across, down)) picture.square(kLeft + across, top + kTop + down, kStroke, color);
@@ -88,9 +93,8 @@ void draw_panel(Picture& picture, int top, const Panel& panel, const Color& colo
   const int bottom = top + kPanel - kBottom;
   for (int y = top + kTop; y <= bottom; ++y) picture.put(kLeft - 3, y, kAxis);
   for (int x = kLeft - 3; x < right; ++x) picture.put(x, bottom + 1, kAxis);
-  for (std::size_t index = 0; index < panel.curves.size(); ++index)
-    if (index != panel.marked) draw_curve(picture, top, panel, panel.curves[index], panel.marked ? kOthers : color);
-  if (panel.marked) draw_curve(picture, top, panel, panel.curves[*panel.marked], color);
+  draw_curves(picture, top, panel, false, panel.marked ? kOthers : color);
+  if (panel.marked) draw_curves(picture, top, panel, true, color);
   picture.text(kLeft, top + 10, panel.title);
   for (const auto& [value, height] :
        {std::pair(panel.y.greatest, top + kTop), std::pair(panel.y.least, bottom - kGlyphRows * kDot)}) {

@@ -20,6 +20,9 @@ constexpr double kLogarithmFrom = 50;
 /// press all others into one line.
 constexpr double kFarFromMedian = 20;
 
+/// Values that are no numbers are named below a panel, where there are no more than a line holds.
+constexpr std::size_t kNamesBelow = 12;
+
 /// Dots stand away from the frame, by so much of what lies between the outermost.
 constexpr double kMargin = 0.04;
 
@@ -30,7 +33,8 @@ Range with_margin(const Range& range) {
 
 /// Where the values of one parameter stand, and what is said below.
 struct Axis {
-  std::vector<std::string> names;  ///< Of values that are no numbers, in the order in which they came up.
+  std::vector<std::string> names;             ///< Of values that are no numbers, in the order in which they came up.
+  std::map<std::string, std::size_t> places;  ///< In `names`.
   bool is_logarithmic = false;
   Range range;
   std::string left;
@@ -49,8 +53,7 @@ Axis axis_of(const std::vector<Json>& values) {
   Axis axis;
   if (!std::all_of(values.begin(), values.end(), is_number)) {
     for (const Json& value : values)
-      if (const std::string name = shown_value(value);
-          std::find(axis.names.begin(), axis.names.end(), name) == axis.names.end())
+      if (const std::string name = shown_value(value); axis.places.try_emplace(name, axis.names.size()).second)
         axis.names.push_back(name);
     axis.range = range_between(0, static_cast<double>(axis.names.size()) - 1);
     if (axis.names.size() > 1) axis.right = axis.names.back();
@@ -70,13 +73,14 @@ Axis axis_of(const std::vector<Json>& values) {
 
 double place_of(const Json& value, const Axis& axis) {
   if (axis.names.empty()) return axis.is_logarithmic ? std::log10(number_in(value)) : number_in(value);
-  const auto found = std::find(axis.names.begin(), axis.names.end(), shown_value(value));
-  return static_cast<double>(found - axis.names.begin());
+  return static_cast<double>(axis.places.at(shown_value(value)));
 }
 
 std::string words_below(const std::string& name, const Axis& axis) {
   if (axis.is_logarithmic) return name + " (logarithmic)";
-  return axis.names.size() > 2 ? fmt::format("{} ({})", name, fmt::join(axis.names, " ")) : name;
+  if (axis.names.size() <= 2) return name;
+  if (axis.names.size() > kNamesBelow) return fmt::format("{} ({} values)", name, axis.names.size());
+  return fmt::format("{} ({})", name, fmt::join(axis.names, " "));
 }
 
 }  // namespace

@@ -23,6 +23,13 @@ std::string shown_number(std::optional<double> value) {
   return value ? fmt::format("{:.6g}", *value) : "-";
 }
 
+/// What decides which trials are shown.
+struct Ranked {
+  std::int64_t number = 0;
+  bool is_over = false;
+  std::optional<double> best;
+};
+
 /// Columns as wide as their widest cell; the last one has no end.
 std::vector<std::string> aligned(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
@@ -124,24 +131,25 @@ std::string TrialTable::short_name(const std::string& parameter) const {
 
 std::vector<std::int64_t> TrialTable::shown(std::size_t rows) const {
   std::vector<std::int64_t> numbers;
-  for (const auto& [number, trial] : trials_) numbers.push_back(number);
-  if (numbers.size() <= rows) return numbers;
-  const auto comes_first = [this](std::int64_t left, std::int64_t right) {
-    const Trial& a = trials_.at(left);
-    const Trial& b = trials_.at(right);
-    if (is_over(a.state) != is_over(b.state)) return !is_over(a.state);
+  std::vector<Ranked> others;  // The best one is always there.
+  others.reserve(trials_.size());
+  for (const auto& [number, trial] : trials_) {
+    if (number == best_ || trials_.size() <= rows)
+      numbers.push_back(number);
+    else
+      others.push_back({number, is_over(trial.state), trial.best});
+  }
+  const auto comes_first = [this](const Ranked& a, const Ranked& b) {
+    if (a.is_over != b.is_over) return b.is_over;
     if (a.best.has_value() != b.best.has_value()) return a.best.has_value();
     if (a.best && *a.best != *b.best) return is_better(*a.best, *b.best);
-    return left < right;
+    return a.number < b.number;
   };
-  const auto best = best_;
-  std::stable_sort(numbers.begin(), numbers.end(), comes_first);
-  // The best one is always there.
-  if (best) {
-    std::erase(numbers, *best);
-    numbers.insert(numbers.begin(), *best);
-  }
-  numbers.resize(rows);
+  // A few of many are looked for several times a second.
+  const std::size_t room = std::min(others.size(), rows - std::min(rows, numbers.size()));
+  const auto end = others.begin() + static_cast<std::ptrdiff_t>(room);
+  std::partial_sort(others.begin(), end, others.end(), comes_first);
+  for (auto one = others.begin(); one != end; ++one) numbers.push_back(one->number);
   std::sort(numbers.begin(), numbers.end());
   return numbers;
 }

@@ -137,6 +137,33 @@ TEST_CASE("plot: a PNG image") {
   CHECK(glyph_of('\x01') == glyph_of('\x02'));
 }
 
+TEST_CASE("plot: a PNG image of as many curves as an experiment has trials") {
+  const test::TemporaryFolder folder;
+  constexpr std::size_t kTrials = 100'000;  // With a canvas for each this takes minutes.
+  Panel panel;
+  panel.is_joined = false;
+  panel.marked = 0;
+  panel.x = {0, 2};
+  panel.curves.assign(kTrials, {"1", {{1.0, 0.5}}});
+  panel.curves.front() = {"0", {{0.5, 0.25}}};
+  REQUIRE(write_png(folder.path("many.png"), {panel}).ok());
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  REQUIRE(png_image_begin_read_from_file(&image, folder.path("many.png").c_str()) != 0);
+  image.format = PNG_FORMAT_RGB;
+  std::vector<unsigned char> pixels(PNG_IMAGE_SIZE(image));
+  REQUIRE(png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr) != 0);
+  const auto count = [&](const std::vector<unsigned char>& color) {
+    int pixels_of_color = 0;
+    for (std::size_t at = 0; at < pixels.size(); at += 3)
+      pixels_of_color += std::equal(color.begin(), color.end(), pixels.begin() + static_cast<std::ptrdiff_t>(at));
+    return pixels_of_color;
+  };
+  // A square of five dots for the others, which stand at one place, and one for the best; a dot is two pixels wide.
+  CHECK(count({176, 184, 196}) == 36);
+  CHECK(count({31, 97, 184}) == 36);
+}
+
 TEST_CASE("console: a report as a line") {
   CHECK(report_line(PlotJson::parse(
             R"({"phase": "train", "epoch": 2, "train_loss": 0.25, "a b": {"c\n": 1}, "text": "x\ny", "step": 30,

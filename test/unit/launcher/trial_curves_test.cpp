@@ -66,6 +66,19 @@ TEST_CASE("tune plot: a trial that has diverged does not press the others togeth
   CHECK(panels[1].y.greatest < 10);
 }
 
+TEST_CASE("tune plot: each of tens of thousands of trials has a value of its own that is no number") {
+  constexpr int kTrials = 100'000;  // By the square of it this takes minutes.
+  std::vector<Said> trials;
+  for (int trial = 0; trial < kTrials; ++trial) trials.push_back({trial, {{"x", "v" + std::to_string(trial)}}, {0.5}});
+  const auto panels = panels_of("max", trials);
+  REQUIRE(panels.size() == 2);
+  CHECK(panels[1].curves.back().points.front().first == kTrials - 1);
+  CHECK(panels[1].left == "v0");
+  CHECK(panels[1].over == "x (100000 values)");
+  trials.resize(3);
+  CHECK(panels_of("max", trials).at(1).over == "x (v0 v1 v2)");
+}
+
 TEST_CASE("tune plot: one trial, equal values, nothing reported") {
   CHECK(panels_of("min", {}).empty());
   CHECK(panels_of("min", {{0, {{"x", 1}}, {nullptr}}}).empty());
