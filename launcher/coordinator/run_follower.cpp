@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <system_error>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,14 @@ std::optional<std::uint64_t> number_in(std::string_view name, std::string_view b
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(name.data() + before.size(), name.data() + name.size(), number);
   return error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+/// Generation, rank and name of a log; of another file the name alone.
+std::tuple<std::optional<std::uint64_t>, std::optional<std::uint64_t>, std::string_view> place_of(
+    std::string_view file) {
+  constexpr std::string_view kLogs = "logs/";
+  if (!file.starts_with(kLogs)) return {std::nullopt, std::nullopt, file};
+  return {number_in(file.substr(kLogs.size()), "gen-"), number_in(file.substr(file.rfind('/') + 1), "rank-"), file};
 }
 
 /// Of a lack of descriptors, and of a disk with errors, nothing follows about what is there.
@@ -72,6 +81,10 @@ void look_for_checkpoint(const std::string& run_dir, const std::string& checkpoi
 }
 
 }  // namespace
+
+bool FollowOrder::operator()(const std::string& one, const std::string& other) const {
+  return place_of(one) < place_of(other);
+}
 
 bool FollowSelection::takes(const std::string& file) const {
   if (file == kEvents) return events;

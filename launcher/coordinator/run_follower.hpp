@@ -31,6 +31,11 @@ struct FollowSelection {
   [[nodiscard]] bool takes(const std::string& file) const;
 };
 
+/// Which file is read first: of logs the one of the lower generation, then of the lower rank, by their numbers.
+struct FollowOrder {
+  [[nodiscard]] bool operator()(const std::string& one, const std::string& other) const;
+};
+
 class RunFollower {
  public:
   /// Bytes sent and not acknowledged.
@@ -82,7 +87,7 @@ class RunFollower {
   Send send_;
   std::function<void()> on_change_;
   std::map<std::string, Tail> tails_;
-  std::set<std::string> grown_;  ///< May have bytes that were not sent.
+  std::set<std::string, FollowOrder> grown_;  ///< May have bytes that were not sent.
   std::uint64_t under_way_ = 0;
   bool looks_ = false;                 ///< For files that it does not know.
   std::optional<TimePoint> asked_at_;  ///< Of the work that is under way.
