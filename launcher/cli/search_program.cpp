@@ -136,7 +136,9 @@ Status SearchProgram::start(const std::string& log, const std::vector<Json>& pas
   set_nonblocking_end(out_, std::move(from.value().reads));
   pidfd_.assign(child.value().pidfd.release());
   has_ended_ = false;
-  write(script_.beginning(past));
+  // Of any length: a program that goes on with a long experiment has left nothing unread yet.
+  unread_ = script_.beginning(past);
+  flush();
   read();
   wait_for_end();
   return {};

@@ -39,7 +39,7 @@ class SearchScript {
 
 class SearchProgram {
  public:
-  /// Lines that it has not read, together.
+  /// Lines that it has not read, together; but those of its beginning.
   static constexpr std::size_t kUnreadBytesMax = 16 << 20;
   /// After "bye"; then it is killed. And after the end of its standard output; then it is given up.
   static constexpr Duration kEndLimit = std::chrono::seconds(2);

@@ -1,8 +1,10 @@
-// What a search program is told, made of the experiment's events.
+// What a search program is told, made of the experiment's events, and how much of it may wait.
 
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
 
 #include "launcher/cli/search_program.hpp"
+#include "test/unit/common/temporary_folder.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -32,6 +34,32 @@ const std::vector<Json> kPast = {
     {{"event", "trial_ended"}, {"trial", 1}, {"state", "stopped"}, {"iteration", 2}, {"value", 0.25}},
 };
 
+/// A program that runs, and what is heard of it.
+struct RunningSearch {
+  explicit RunningSearch(const std::vector<std::string>& command) : program(io, spec_with(command), handlers()) {}
+  static tune::ExperimentSpec spec_with(const std::vector<std::string>& command) {
+    tune::ExperimentSpec spec = spec_of_one();
+    spec.search.command = command;
+    return spec;
+  }
+  SearchProgram::Handlers handlers() {
+    const auto note = [this](const std::string& why) {
+      failure = why;
+      io.stop();
+    };
+    return {[this](const std::string& line) {
+              said = line;
+              program.end([this] { io.stop(); });
+            },
+            note, note};
+  }
+  test::TemporaryFolder folder;
+  boost::asio::io_context io;
+  std::string said;
+  std::string failure;
+  SearchProgram program;
+};
+
 }  // namespace
 
 TEST_CASE("search script: each event that concerns it is a line, others are nothing") {
@@ -53,6 +81,37 @@ TEST_CASE("search script: one that begins anew is told what was given, and asked
   CHECK(lines[2].at("type") == "report");
   CHECK(lines[4].at("type") == "end");
   CHECK(lines[5] == nlohmann::json({{"type", "next"}, {"trials", {0}}}));
+}
+
+TEST_CASE("search program: one that begins anew is told all of a long experiment") {
+  const std::vector<Json> past = {
+      {{"event", "trials_wanted"}, {"trials", {0}}},
+      {{"event", "trial_started"},
+       {"trial", 0},
+       {"parameters", {{"words", std::string(SearchProgram::kUnreadBytesMax, 'x')}}}},
+  };
+  const tune::ExperimentSpec spec = spec_of_one();
+  const std::size_t bytes = SearchScript(spec).beginning(past).size();
+  RunningSearch search({"/bin/sh", "-c", fmt::format("head -c {} | wc -c; cat > /dev/null", bytes)});
+  REQUIRE(search.program.start(search.folder.path("search.log"), past).ok());
+  search.io.run_for(std::chrono::seconds(60));
+  CHECK(search.failure.empty());
+  CHECK(search.said == std::to_string(bytes));
+}
+
+TEST_CASE("search program: one that reads nothing is given up when more than kUnreadBytesMax wait for it") {
+  RunningSearch search({"/bin/sleep", "100"});
+  REQUIRE(search.program.start(search.folder.path("search.log"), {}).ok());
+  const Json wanted = {{"event", "trials_wanted"}, {"trials", std::vector<int>(100'000, 1'000'000)}};
+  const tune::ExperimentSpec spec = spec_of_one();
+  const std::size_t line = SearchScript(spec).line_of(wanted).size();
+  std::size_t told = 0;
+  for (; search.failure.empty() && told < 2 * SearchProgram::kUnreadBytesMax; told += line)
+    search.program.on_event(wanted);
+  CHECK(told > SearchProgram::kUnreadBytesMax);
+  CHECK(told <= SearchProgram::kUnreadBytesMax + line);
+  CHECK(search.failure ==
+        fmt::format("the search program has left {} bytes unread; its standard error is in search.log", told));
 }
 
 }  // namespace sgd::cli
