@@ -48,19 +48,22 @@ void print_runs(const Json& rows) {
 
 int list_runs(const RunsOptions& options) {
   Json rows;
+  std::int64_t left_out = 0;
   if (options.cluster) {
     const auto answer = ask_cluster(*options.cluster, {{"request", "runs"}});
     if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
     if (!read_or(answer.value(), "ok", false))
       return refuse(exit_code::kUnreachable, read_or(answer.value(), "error", ""));
     rows = member(answer.value(), "runs");
+    read_if_fits(answer.value(), "left_out", left_out);
   } else {
     rows = runs_here();
   }
   if (options.as_json)
-    fmt::print("{}\n", dump_text(Json{{"schema_version", 1}, {"runs", rows}}, 2));
+    fmt::print("{}\n", dump_text(Json{{"schema_version", 1}, {"left_out", left_out}, {"runs", rows}}, 2));
   else
     print_runs(rows);
+  if (left_out > 0) fmt::print(stderr, "sgd-launch: at most {} are listed; {} more are there\n", rows.size(), left_out);
   return exit_code::kSucceeded;
 }
 

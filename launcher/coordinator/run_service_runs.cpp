@@ -1,7 +1,5 @@
 // RunService: what `sgd-launch runs` asks for, and what its owners have.
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "launcher/coordinator/run_service.hpp"
@@ -22,16 +20,16 @@ core::OwnerLoad RunService::load_of(const std::string& owner) const {
 
 void RunService::runs(const ClientDesk::Reply& reply) {
   Json list = Json::array();
-  std::vector<RunRow> rows = shell_.runs();
-  std::reverse(rows.begin(), rows.end());
-  if (rows.size() > kRowsMax) rows.resize(kRowsMax);
-  for (const RunRow& row : rows) {
-    const auto known = retention_.known().find(row.id);
+  const std::vector<RunId> ids = shell_.run_ids(CoordinatorShell::Which::kAll);
+  for (auto id = ids.rbegin(); id != ids.rend() && list.size() < kRowsMax; ++id) {
+    const auto row = shell_.run(*id);
+    if (!row) continue;
+    const auto known = retention_.known().find(*id);
     const bool is_known = known != retention_.known().end();
-    list.push_back({{"run", row.id},
-                    {"owner", row.owner},
-                    {"state", row.state},
-                    {"finished", row.finished_s > 0 ? Json(row.finished_s) : Json()},
+    list.push_back({{"run", *id},
+                    {"owner", row->owner},
+                    {"state", row->state},
+                    {"finished", row->finished_s > 0 ? Json(row->finished_s) : Json()},
                     {"bytes", is_known ? Json(known->second.bytes) : Json()},
                     {"pinned", is_known && known->second.is_pinned}});
   }
@@ -44,7 +42,8 @@ void RunService::runs(const ClientDesk::Reply& reply) {
                     {"bytes", stray.bytes},
                     {"pinned", stray.is_pinned}});
   }
-  reply(Json{{"ok", true}, {"runs", std::move(list)}});
+  const std::size_t left_out = ids.size() + retention_.strays().size() - list.size();
+  reply(Json{{"ok", true}, {"left_out", left_out}, {"runs", std::move(list)}});
 }
 
 void RunService::change_run(const Requester& who, const std::string& what, const nlohmann::json& request,

@@ -51,6 +51,15 @@ class RetentionTest(unittest.TestCase):
             self.assertTrue(all(os.path.exists(path) for path in paths[:2]))
             wait_for(lambda: set(self.listed(cluster).values()) == {"unknown"}, LIMIT_S, "the others to be listed")
 
+    def test_of_more_than_a_list_holds_it_is_said_how_many_are_left_out(self):
+        for number in range(2003):
+            self.leave(f"old-20260101-000000-{number:04}", DAY_S)
+        with Cluster({}, folder=self.folder) as cluster:
+            wait_for(lambda: cluster.ask("runs", "list")["runs"], LIMIT_S, "the folders to be listed")
+            listed = cluster.ask("runs", "list")
+            self.assertEqual((len(listed["runs"]), listed["left_out"]), (2000, 3))
+            self.assertIn("at most 2000 are listed; 3 more are there", cluster.run("runs", "list").wait_and_say(0))
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
