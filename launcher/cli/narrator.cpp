@@ -69,7 +69,8 @@ std::string duration_text(double seconds) {
 }
 
 std::string clock_text(double seconds) {
-  const auto whole = static_cast<std::int64_t>(std::min(seconds, 359999.0));
+  constexpr double kLongest = 359'999'999;  // 99999:59:59: what is left at first may be beyond any number.
+  const auto whole = static_cast<std::int64_t>(std::min(seconds, kLongest));
   if (whole >= 3600) return fmt::format("{}:{:02d}:{:02d}", whole / 3600, whole % 3600 / 60, whole % 60);
   return fmt::format("{:02d}:{:02d}", whole / 60, whole % 60);
 }
@@ -110,8 +111,9 @@ std::string recovery_line(const nlohmann::ordered_json& event) {
   line += ", start " + milliseconds(event, "start_s");
   if (!is_training) return line;
   line += fmt::format(", restore {}, first step {}; resumed at step {} from {}", milliseconds(event, "restore_s"),
-                      milliseconds(event, "first_step_s"), read_or(event, "step", 0), read_or(event, "source", ""));
-  if (event.contains("redone")) line += fmt::format(", {} steps redone", read_or(event, "redone", 0));
+                      milliseconds(event, "first_step_s"), read_or(event, "step", std::int64_t{0}),
+                      read_or(event, "source", ""));
+  if (event.contains("redone")) line += fmt::format(", {} steps redone", read_or(event, "redone", std::int64_t{0}));
   if (!read_or(event, "bit_exact", true)) line += fmt::format(", with {} workers now", read_or(event, "world_size", 0));
   return line;
 }
@@ -219,7 +221,8 @@ std::string narrate_event(const nlohmann::ordered_json& event) {
         read_or(event, "write_s", 0.0) * 1e3,
         event.contains("skipped") ? fmt::format("; {} due meanwhile were left out", read_or(event, "skipped", 0)) : "");
   if (name == "run_begun_from")
-    return fmt::format("begins with step {} of {}", read_or(event, "step", 0), read_or(event, "from", ""));
+    return fmt::format("begins with step {} of {}", read_or(event, "step", std::int64_t{0}),
+                       read_or(event, "from", ""));
   if (name == "checkpoint_rejected")
     return fmt::format("checkpoint rejected: {}: {}", read_or(event, "path", ""), read_or(event, "reason", ""));
   if (name == "straggler")

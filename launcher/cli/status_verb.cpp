@@ -46,7 +46,7 @@ void print_live(const Json& status) {
              read_or(status, "world_size", 0), read_or(status, "num_workers", 0), read_or(status, "generation", 0));
   if (read_or(status, "epochs", 0) > 0)
     fmt::print("progress   epoch {}/{}, step {}{}, loss {:.4f}, {} samples/s\n", read_or(status, "epoch", 0),
-               read_or(status, "epochs", 0), read_or(status, "step", 0),
+               read_or(status, "epochs", 0), read_or(status, "step", std::int64_t{0}),
                read_or(status, "activity", "") == "validate" ? ", validating" : "", read_or(status, "loss", 0.0),
                short_number(read_or(status, "samples_per_s", 0.0)));
   fmt::print("failures   {}\n", read_or(status, "failures", 0));
@@ -63,7 +63,7 @@ void print_live(const Json& status) {
     const double age_s = read_or(rank, "heartbeat_age_s", -1.0);
     const std::string age = age_s >= 0 ? fmt::format("{:.1f}s", age_s) : "-";
     fmt::print("{:>6} {:<12} {:>8} {:<9} {:>10} {:>10}{}\n", read_or(rank, "rank", 0), read_or(rank, "node", ""),
-               read_or(rank, "pid", 0), read_or(rank, "state", ""), read_or(rank, "step", 0), age,
+               read_or(rank, "pid", 0), read_or(rank, "state", ""), read_or(rank, "step", std::int64_t{0}), age,
                gpu_text(member(rank, "gpu")));
   }
 }

@@ -45,6 +45,23 @@ TEST_CASE("the remaining time of a resumed run counts only the steps that took i
   CHECK(cli::status_line(shot, 200, 110).find("eta") == std::string::npos);
 }
 
+TEST_CASE("runs of billions of steps, and of weeks") {
+  core::RunSnapshot shot;
+  shot.phase = core::RunPhase::kRunning;
+  shot.epochs = 1;
+  shot.step = 3'000'000'000;
+  shot.wall_s = 1'500'000;
+  CHECK(cli::status_line(shot, 4'000'000'000, 0).starts_with("step 3000000000/4000000000  epoch"));
+  CHECK(cli::status_line(shot, 4'000'000'000, 0).ends_with("eta 138:53:20"));
+  shot.epochs = 0;
+  CHECK(cli::status_line(shot, 0, 0).ends_with("  416:40:00"));
+  CHECK(cli::narrate_event({{"event", "run_begun_from"}, {"step", 3'000'000'000}, {"from", "a"}}) ==
+        "begins with step 3000000000 of a");
+  const std::string recovered = cli::narrate_event(
+      {{"event", "recovered"}, {"source", "disk"}, {"step", 3'000'000'000}, {"redone", 2'999'999'999}});
+  CHECK(recovered.find("resumed at step 3000000000 from disk, 2999999999 steps redone") != std::string::npos);
+}
+
 TEST_CASE("a failed run is one block, the cause first") {
   core::RunOutcome outcome;
   outcome.state = "failed";
