@@ -29,6 +29,26 @@ double number_of(const nlohmann::ordered_json& value) {
   return static_cast<double>(value.get_ref<const nlohmann::ordered_json::number_integer_t&>());
 }
 
+/// Of neighbours the first, the last and the extremes stay, in their order.
+void thin(Series& curve) {
+  constexpr std::size_t kNeighbours = 16;
+  const auto below = [](const auto& one, const auto& other) { return one.second < other.second; };
+  const std::size_t before = curve.points.size();
+  std::size_t kept = 0;
+  for (std::size_t begin = 0; begin < before; begin += kNeighbours) {
+    const auto first = curve.points.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto end = curve.points.begin() + static_cast<std::ptrdiff_t>(std::min(begin + kNeighbours, before));
+    const auto [leftmost, rightmost] = std::minmax_element(first, end);
+    const auto [least, greatest] = std::minmax_element(first, end, below);
+    std::array stay = {first, leftmost, rightmost, least, greatest, end - 1};
+    std::sort(stay.begin(), stay.end());
+    const auto stay_end = std::unique(stay.begin(), stay.end());
+    for (auto place = stay.begin(); place != stay_end; ++place) curve.points[kept++] = **place;
+  }
+  curve.left_out += before - kept;
+  curve.points.resize(kept);
+}
+
 bool is_shown_first(const std::string& name) {
   return !name.starts_with("last_") &&
          (name.find("loss") != std::string::npos || name.find("accuracy") != std::string::npos);
@@ -52,7 +72,9 @@ void MetricSeries::add(const nlohmann::ordered_json& report) {
     if (!std::isfinite(y)) continue;
     const auto [place, is_new] = metrics_.try_emplace(name);
     if (is_new) order_.push_back(name);
-    place->second[phase].emplace_back(x, y);
+    Series& curve = place->second[phase];
+    curve.points.emplace_back(x, y);
+    if (curve.points.size() > kPointsMax) thin(curve);
   }
 }
 
@@ -62,14 +84,15 @@ std::vector<std::string> MetricSeries::names() const {
     if (name.starts_with('_')) continue;
     const Phases& phases = metrics_.at(name);
     if (phases.size() == 1) names.push_back(name);
-    for (const auto& [phase, points] : phases)
+    for (const auto& [phase, curve] : phases)
       if (phases.size() > 1) names.push_back(phase + "/" + name);
   }
   return names;
 }
 
 void MetricSeries::append(const std::string& name, const Phases& phases, std::vector<Series>& out) const {
-  for (const auto& [phase, points] : phases) out.push_back({phases.size() > 1 ? phase + "/" + name : name, points});
+  for (const auto& [phase, curve] : phases)
+    out.push_back({phases.size() > 1 ? phase + "/" + name : name, curve.points, curve.left_out});
 }
 
 Result<std::vector<Series>> MetricSeries::select(const std::vector<std::string>& wanted) const {
@@ -82,7 +105,8 @@ Result<std::vector<Series>> MetricSeries::select(const std::vector<std::string>&
     if (metric != metrics_.end()) {
       append(name, metric->second, out);
     } else if (of_phase != metrics_.end() && of_phase->second.contains(phase)) {
-      out.push_back({name, of_phase->second.at(phase)});
+      const Series& curve = of_phase->second.at(phase);
+      out.push_back({name, curve.points, curve.left_out});
     } else {
       const auto near = json::nearest(name, names());
       return Error{fmt::format("no metric \"{}\": known are {}{}", name, fmt::join(names(), ", "),

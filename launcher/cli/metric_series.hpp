@@ -15,12 +15,16 @@ namespace sgd::cli {
 struct Series {
   std::string name;
   std::vector<std::pair<double, double>> points;  ///< Finite, in the order of the reports.
+  std::size_t left_out = 0;                       ///< Between them: no plot could show these beside their neighbours.
 };
 
 class MetricSeries {
  public:
   /// What curves are drawn over.
   static constexpr const char* kOver[] = {"step", "epoch", "iteration", "time"};
+
+  /// Of one curve. Of more, those that are neither ends nor extremes of their neighbours are left out.
+  static constexpr std::size_t kPointsMax = 1 << 16;
 
   /// `over`: one of kOver; "time" is seconds since the first report.
   explicit MetricSeries(std::string over) : over_(std::move(over)) {}
@@ -35,7 +39,7 @@ class MetricSeries {
   [[nodiscard]] Result<std::vector<Series>> select(const std::vector<std::string>& wanted) const;
 
  private:
-  using Phases = std::map<std::string, std::vector<std::pair<double, double>>>;
+  using Phases = std::map<std::string, Series>;  ///< Without names.
   void append(const std::string& name, const Phases& phases, std::vector<Series>& out) const;
 
   std::string over_;

@@ -70,7 +70,8 @@ std::string panel_text(const Panel& panel, const PlotShape& shape) {
 
 std::string plot_text(const Series& series, const PlotShape& shape) {
   Panel panel = panel_of(series, shape.over);
-  panel.title += fmt::format(" after {} report{}", series.points.size(), series.points.size() == 1 ? "" : "s");
+  const std::size_t reports = series.points.size() + series.left_out;
+  panel.title += fmt::format(" after {} report{}", reports, reports == 1 ? "" : "s");
   return panel_text(panel, shape);
 }
 

@@ -80,6 +80,7 @@ TESTS = {
     "common/messages/transfer.hpp kPartBytesMax": _COMMON + "limits_test.cpp: transfer: names",
     "common/messages/transfer.hpp kPartsMax": _COMMON + "limits_test.cpp: transfer: names",
     "launcher/cli/kept_search.hpp kKillsMax": "test/integration/tune_search_test.py: test_a_program_that_is_killed_again_and_again_is_given_up",
+    "launcher/cli/metric_series.hpp kPointsMax": _UNIT + "plot_test.cpp: kPointsMax",
     "launcher/cli/search_program.hpp kUnreadBytesMax": _UNIT + "search_script_test.cpp: kUnreadBytesMax",
     "common/messages/transfer.hpp kPathsMax": _UNIT + "transfer_limits_test.cpp: limit kPathsMax",
     "launcher/agent/output_relay.hpp kUntakenBytesMax": _UNIT + "output_relay_test.cpp: limit kUntakenBytesMax",

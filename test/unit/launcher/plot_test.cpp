@@ -79,6 +79,25 @@ TEST_CASE("plot: over steps, epochs, reports or time") {
   CHECK(first_and_last("time") == std::pair(0.0, 2.0));
 }
 
+TEST_CASE("plot: of ever more reports at most kPointsMax are points, and none of the ends and extremes is lost") {
+  constexpr std::size_t kReports = 200'000;
+  REQUIRE(kReports > 3 * MetricSeries::kPointsMax);
+  MetricSeries metrics("step");
+  for (std::size_t step = 1; step <= kReports; ++step) {
+    const double loss = step == 12'345 ? 9 : step == 150'001 ? -9 : step % 2 == 0 ? 0.5 : 0.25;
+    metrics.add({{"phase", "train"}, {"step", step == 77'777 ? 2 * kReports : step}, {"loss", loss}});
+  }
+  const Series loss = metrics.select({"loss"}).value().front();
+  CHECK(loss.points.size() <= MetricSeries::kPointsMax);
+  CHECK(loss.points.size() + loss.left_out == kReports);
+  CHECK(loss.points.front() == std::pair(1.0, 0.25));
+  CHECK(loss.points.back() == std::pair(200'000.0, 0.5));
+  CHECK(x_labels(loss) == std::pair(std::string("1"), std::string("4e+05")));
+  CHECK(y_range(loss).least == -9);
+  CHECK(y_range(loss).greatest == 9);
+  CHECK(plot_text(loss, {}).starts_with("loss: 0.5 after 200000 reports\n"));
+}
+
 TEST_CASE("plot: plain text") {
   const Series series{"loss", {{0, 4}, {1, 2}, {2, 1}, {3, 0}}};
   PlotShape shape;
