@@ -1,32 +1,8 @@
 #include "common/messages/codec.hpp"
 
-#include <algorithm>
+#include "common/json/shallow.hpp"
 
 namespace sgd::codec {
-namespace {
-
-/// Deepest nesting of brackets outside strings, without recursion and before anything is built.
-int bracket_depth(std::string_view text) {
-  int depth = 0;
-  int deepest = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return deepest;
-}
-
-}  // namespace
 
 Result<Json> parse_object(std::string_view text, int depth_max) {
   if (bracket_depth(text) > depth_max) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "common/json/lenient.hpp"
+#include "common/json/shallow.hpp"
 
 namespace sgd::callbacks {
 namespace {
@@ -51,7 +52,7 @@ Status ExecStream::take(LineSource& source, bool is_event) {
   std::int64_t number = source.passed() - static_cast<std::int64_t>(lines.value().size());
   for (const std::string& text : lines.value()) {
     Report line = {{"type", is_event ? "event" : "report"}, {"line", ++number}};
-    const Report content = Report::parse(text, nullptr, false);
+    const Report content = parse_shallow<Report>(text);
     if (content.is_object()) line.update(is_event ? content : filter_.of(content));
     lines_.push_back({is_event, dump_text(line) + "\n"});
   }

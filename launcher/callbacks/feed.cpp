@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/json/shallow.hpp"
 #include "launcher/process/clock.hpp"
 
 namespace sgd::callbacks {
@@ -41,7 +42,7 @@ Result<bool> Feed::give(TimePoint until, bool is_last) {
     if (lines.value().empty()) return true;
     for (const std::string& line : lines.value()) {
       // A line that is no object, which nothing of ours writes, is an empty report: they are counted.
-      Report report = Report::parse(line, nullptr, false);
+      Report report = parse_shallow<Report>(line);
       if (!report.is_object()) report = Report::object();
       const auto taken = sink_->add(report);
       if (!taken) return taken.error();

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "common/json/nlohmann.hpp"
+#include "common/json/shallow.hpp"
 
 namespace sgd::cli {
 
@@ -15,7 +15,7 @@ bool each_object(const std::string& path, Take take) {
   std::ifstream file(path);
   if (!file) return false;
   for (std::string line; std::getline(file, line);) {
-    auto object = nlohmann::ordered_json::parse(line, nullptr, false);
+    auto object = parse_shallow<nlohmann::ordered_json>(line);
     if (object.is_object()) take(std::move(object));
   }
   return true;

@@ -1,13 +1,13 @@
 #include "launcher/cli/metrics_export.hpp"
 
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
+#include "common/json/shallow.hpp"
 #include "launcher/callbacks/feed.hpp"
 #include "launcher/callbacks/run_callbacks.hpp"
 #include "launcher/cli/passing_folder.hpp"
@@ -27,8 +27,7 @@ nlohmann::json job_of(const NamedRun& run) {
 }  // namespace
 
 nlohmann::json job_in(const std::string& run_dir) {
-  std::ifstream file(run_dir + "/job.json");
-  return nlohmann::json::parse(file, nullptr, false);
+  return read_shallow<nlohmann::json>(run_dir + "/job.json");
 }
 
 Result<std::string> write_reports(const nlohmann::json& callback, const std::string& run, const std::string& run_dir,

@@ -7,6 +7,7 @@
 
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
+#include "common/json/shallow.hpp"
 #include "launcher/cli/local_node.hpp"
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/run_naming.hpp"
@@ -26,8 +27,7 @@ std::string plain_text(const std::string& text) {
 
 /// So many the job wants; of a run that is not on this machine, so many as it has made.
 int epochs_of(const std::string& run_dir, const Json& summary) {
-  std::ifstream file(run_dir + "/job.json");
-  const Json job = file ? Json::parse(file, nullptr, false) : Json();
+  const Json job = read_shallow<Json>(run_dir + "/job.json");
   const int made = read_or(summary, "epochs", 0);
   return std::max(read_or(member(job, "training"), "epochs", made), made);
 }
@@ -94,15 +94,14 @@ void print_ended(const std::string& run_dir, const std::string& run, const Json&
 /// Status of a run whose launcher does not answer: its summary, or without one what the other files tell.
 Json read_ended(const std::string& run_dir) {
   const std::string path = run_dir + "/summary.json";
-  std::ifstream file(path);
-  Json summary = file ? Json::parse(file, nullptr, false) : Json();
+  Json summary = read_shallow<Json>(path);
   if (summary.is_object()) return summary;
   Json lost = {{"schema_version", 1},
                {"run", run_dir.substr(run_dir.rfind('/') + 1)},
                {"state", "lost"},
                {"exit_code", nullptr},
-               {"error", file ? path + " is damaged: it is not a JSON object"
-                              : "its launcher was killed before it could write a summary"},
+               {"error", std::ifstream(path) ? path + " is damaged: it is not a JSON object"
+                                             : "its launcher was killed before it could write a summary"},
                {"checkpoint", nullptr}};
   const auto history = storage::read_history(run_dir, checkpoint::Proof::kSizes);
   if (!history) return lost;

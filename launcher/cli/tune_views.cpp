@@ -1,6 +1,5 @@
 #include "launcher/cli/tune_views.hpp"
 
-#include <fstream>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -8,6 +7,7 @@
 #include "common/checkpoint/manifest.hpp"
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
+#include "common/json/shallow.hpp"
 #include "launcher/cli/json_lines.hpp"
 #include "launcher/cli/local_node.hpp"
 #include "launcher/cli/run_fetch.hpp"
@@ -39,8 +39,7 @@ std::string state_of(const NamedRun& run) {
     return read_or(member(*answer.value(), "summary"), "state", "");
   }
   if (!answer || answer.value()) return "running";
-  std::ifstream file(run.directory + "/summary.json");
-  return read_or(file ? Json::parse(file, nullptr, false) : Json(), "state", "lost");
+  return read_or(read_shallow<Json>(run.directory + "/summary.json"), "state", "lost");
 }
 
 /// What best.json says. The error's code is the exit code.
@@ -50,8 +49,7 @@ Result<Json> best_of(const NamedRun& run) {
     if (!answer) return answer.error();
     return member(answer.value(), "best");
   }
-  std::ifstream file(run.directory + "/best.json");
-  Json best = Json::parse(file, nullptr, false);
+  Json best = read_shallow<Json>(run.directory + "/best.json");
   if (best.is_object()) return best;
   return Error{fmt::format("no trial of {} has ended with a value yet", run.directory), exit_code::kNotFound};
 }
@@ -65,8 +63,7 @@ NamedRun trial_run(const NamedRun& experiment, std::int64_t trial) {
 
 Result<Json> job_of(const NamedRun& experiment, const Json& best) {
   if (!experiment.cluster) {
-    std::ifstream file(read_or(best, "folder", "") + "/job.json");
-    Json job = Json::parse(file, nullptr, false);
+    Json job = read_shallow<Json>(read_or(best, "folder", "") + "/job.json");
     if (!job.is_object()) return Error{fmt::format("{}/job.json cannot be read", read_or(best, "folder", ""))};
     return job;
   }

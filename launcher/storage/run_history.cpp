@@ -14,6 +14,7 @@
 
 #include "common/checkpoint/scan.hpp"
 #include "common/json/lenient.hpp"
+#include "common/json/shallow.hpp"
 
 namespace sgd::storage {
 namespace fs = std::filesystem;
@@ -33,7 +34,7 @@ Result<LinesEnd> read_lines(const std::string& directory, const std::string& nam
   for (std::string line; std::getline(file, line);) {
     const bool has_newline = !file.eof();
     end.bytes += line.size() + (has_newline ? 1 : 0);
-    const OrderedJson json = OrderedJson::parse(line, nullptr, false);
+    const OrderedJson json = parse_shallow<OrderedJson>(line);
     if (!json.is_object() || !has_newline) continue;
     end.whole_bytes = end.bytes;
     take(json);
@@ -155,8 +156,7 @@ void read_place(RunHistory& history, const std::string& directory) {
   history.place = checkpoint::place_of(state);
   history.made_by = member(state, "made_by");
   if (history.made_by.is_object()) return;
-  std::ifstream job_file(directory + "/job.json");
-  const Json job = Json::parse(job_file, nullptr, false);
+  const Json job = read_shallow<Json>(directory + "/job.json");
   history.made_by = {{"training", member(job, "training")}, {"cpus", member(member(job, "per_worker"), "cpus")}};
 }
 

@@ -14,7 +14,7 @@ from data import linear_job
 from harness import LAUNCHER, LaunchTest, library_text, read_file
 
 # What reads a run's folder; the last words stand for the run.
-READING = (["status"], ["status", "--json"], ["logs"], ["logs", "-f"], ["events"], ["checkpoints"], ["checkpoints", "--quick", "--json"],
+READING = (["status"], ["status", "--json"], ["logs"], ["logs", "-f"], ["events"], ["plot"], ["checkpoints"], ["checkpoints", "--quick", "--json"],
            ["nodes"], ["stop"], ["ps", "--address", "127.0.0.1:1"], ["resume"])
 ALLOWED = {0, 2, 3, 4}
 
@@ -45,6 +45,7 @@ DAMAGES = {
     "a text": lambda content: b'"text"\n',
     "binary": lambda content: bytes(range(256)),
     "an empty object": lambda content: b"{}\n",
+    "brackets alone": lambda content: b'{"x":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n",
     "null fields": each_value(lambda value: None),
     "fields of another type": each_value(other_type),
     "huge numbers": each_value(lambda value: 1e300 if isinstance(value, (int, float)) else value),
@@ -124,7 +125,7 @@ class DamagedFilesTest(LaunchTest):
         self.assertRegex(text, r"progress   [1-9][\d,]* epochs?, [1-9][\d,]* steps in ")
         self.assertRegex(text, r"metrics    epoch \d+/1000  train_loss")
         self.assertRegex(text, r"next       sgd-launch resume \S+\n$")
-        for verb in READING[:9]:
+        for verb in READING[:10]:
             self.ask(*verb, self.path("run"))
 
     def test_a_run_that_went_on_and_was_killed_has_no_end(self):

@@ -25,6 +25,7 @@ TESTS = {
     "common/data/idx.cpp kDimensionsMax": _COMMON + "idx_test.cpp: 5 dimensions",
     "common/data/idx.cpp kHeaderBytesMax": "shape: what four dimensions take",
     "common/data/idx.hpp kIdxBytesMax": _COMMON + "idx_test.cpp: claims more than",
+    "common/json/shallow.hpp kFileDepthMax": _COMMON + "shallow_test.cpp: kFileDepthMax",
     "common/job/data_facts.hpp kSampleNumbersMax": _COMMON + "job_dataset_test.cpp: must have at most 16777216 numbers a sample",
     "common/job/check_reports.hpp kListedWorkersMax": _COMMON + "job_reports_test.cpp: kListedWorkersMax",
     "common/job/read_file.cpp kNeighboursMax": _COMMON + "job_errors_test.cpp: in a folder of up to 1000",
