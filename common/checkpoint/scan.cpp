@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "common/checkpoint/crc32c.hpp"
+#include "common/json/json_file.hpp"
 
 namespace sgd::checkpoint {
 namespace {
@@ -22,10 +22,7 @@ Result<std::string> manifest_text(const std::string& path) {
   if (error == std::errc::no_such_file_or_directory) return Error{path + " is missing: the checkpoint is incomplete"};
   if (error) return Error{fmt::format("{}: {}", path, error.message()), error.value()};
   if (bytes > kManifestBytesMax) return Error{fmt::format("{} is larger than 1 MiB", path)};
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) return system_error("cannot read " + path);
-  return text;
+  return json::text_of_file(path);
 }
 
 Result<std::uint32_t> checksum_of(const std::string& path, Checksum checksum) {

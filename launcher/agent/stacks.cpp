@@ -1,10 +1,8 @@
 #include "launcher/agent/stacks.hpp"
 
-#include <fstream>
-#include <iterator>
-
 #include <fmt/format.h>
 
+#include "common/json/json_file.hpp"
 #include "launcher/process/account.hpp"
 #include "launcher/storage/beneath.hpp"
 #include "launcher/storage/files_as.hpp"
@@ -14,8 +12,8 @@ namespace {
 
 /// Files of /proc have no size of their own to trust.
 std::string read_proc(int pid, const char* name) {
-  std::ifstream file(fmt::format("/proc/{}/{}", pid, name));
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const Result<std::string> read = json::text_of_file(fmt::format("/proc/{}/{}", pid, name));
+  std::string text = read ? read.value() : std::string();
   while (!text.empty() && (text.back() == '\n' || text.back() == '\0')) text.pop_back();
   return text;
 }

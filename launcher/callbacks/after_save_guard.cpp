@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <fstream>
 
 #include <fmt/format.h>
 
 #include "common/base/time.hpp"
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/callbacks/guard_process.hpp"
 #include "launcher/process/clock.hpp"
@@ -82,8 +82,7 @@ std::string wait_for(const process::Child& child, Duration timeout, const std::s
 }
 
 std::string run_program(const GuardFiles& files, const std::vector<std::string>& words) {
-  std::ifstream file(files.run_dir + "/job.json");
-  const auto job = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json job = json::read_file(files.run_dir + "/job.json");
   const nlohmann::json& rule = member(member(job, "checkpoint"), "after_save");
   const std::string log_path = files.run_dir + "/" + kLog;
   const process::UniqueFd log(::open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));

@@ -12,13 +12,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "common/base/time.hpp"
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/callbacks/after_save_guard.hpp"
 #include "launcher/callbacks/exec_stream.hpp"
@@ -117,8 +117,7 @@ bool ExecGuard::lock() {
 }
 
 std::string ExecGuard::header() const {
-  std::ifstream file(files_.run_dir + "/job.json");
-  const Report job = Report::parse(file, nullptr, false);
+  const Report job = json::read_ordered_file(files_.run_dir + "/job.json");
   const Report line = {{"type", "run"},
                        {"run", run_id_},
                        {"name", read_or(job, "name", "")},
@@ -309,8 +308,7 @@ int exec_guard_main(const std::vector<std::string>& words) {
     (void)::send(process::kControlFd, text.data(), text.size(), MSG_NOSIGNAL);
     return 0;
   }
-  std::ifstream file(files->run_dir + "/job.json");
-  const auto job = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json job = json::read_file(files->run_dir + "/job.json");
   const nlohmann::json& callbacks = member(job, "callbacks");
   const std::size_t index = std::strtoul(words[1].c_str(), nullptr, 10);
   const bool is_known = callbacks.is_array() && index < callbacks.size();

@@ -3,13 +3,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 #include <boost/asio/io_context.hpp>
 
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/state_places.hpp"
@@ -40,9 +40,9 @@ namespace {
 /// The file's "address"; empty without a file, or without the key.
 std::string configured_address(Diagnostics& diagnostics) {
   const std::string path = user_configuration_file();
-  std::ifstream file(path);
-  if (!file) return {};
-  const Json json = Json::parse(file, nullptr, false, true);
+  const Result<std::string> text = json::text_of_file(path);
+  if (!text) return {};
+  const Json json = Json::parse(text.value(), nullptr, false, true);
   if (!json.is_object()) {
     diagnostics.error(path, 0, 0, "no JSON object");
     return {};

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "common/json/shallow.hpp"
 #include "launcher/callbacks/feed.hpp"
@@ -27,7 +28,7 @@ nlohmann::json job_of(const NamedRun& run) {
 }  // namespace
 
 nlohmann::json job_in(const std::string& run_dir) {
-  return read_shallow<nlohmann::json>(run_dir + "/job.json");
+  return json::read_file(run_dir + "/job.json");
 }
 
 Result<std::string> write_reports(const nlohmann::json& callback, const std::string& run, const std::string& run_dir,

@@ -1,11 +1,11 @@
 // `sgd-launch status [RUN]`: what a run is doing, from its launcher; of one that has ended, from its summary.
 
 #include <algorithm>
-#include <fstream>
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "common/json/shallow.hpp"
 #include "launcher/cli/local_node.hpp"
@@ -27,7 +27,7 @@ std::string plain_text(const std::string& text) {
 
 /// So many the job wants; of a run that is not on this machine, so many as it has made.
 int epochs_of(const std::string& run_dir, const Json& summary) {
-  const Json job = read_shallow<Json>(run_dir + "/job.json");
+  const Json job = json::read_ordered_file(run_dir + "/job.json");
   const int made = read_or(summary, "epochs", 0);
   return std::max(read_or(member(job, "training"), "epochs", made), made);
 }
@@ -94,14 +94,15 @@ void print_ended(const std::string& run_dir, const std::string& run, const Json&
 /// Status of a run whose launcher does not answer: its summary, or without one what the other files tell.
 Json read_ended(const std::string& run_dir) {
   const std::string path = run_dir + "/summary.json";
-  Json summary = read_shallow<Json>(path);
+  const Result<std::string> text = json::text_of_file(path);
+  Json summary = text ? Json::parse(text.value(), nullptr, false) : Json();
   if (summary.is_object()) return summary;
   Json lost = {{"schema_version", 1},
                {"run", run_dir.substr(run_dir.rfind('/') + 1)},
                {"state", "lost"},
                {"exit_code", nullptr},
-               {"error", std::ifstream(path) ? path + " is damaged: it is not a JSON object"
-                                             : "its launcher was killed before it could write a summary"},
+               {"error", text ? path + " is damaged: it is not a JSON object"
+                              : "its launcher was killed before it could write a summary"},
                {"checkpoint", nullptr}};
   const auto history = storage::read_history(run_dir, checkpoint::Proof::kSizes);
   if (!history) return lost;

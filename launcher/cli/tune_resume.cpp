@@ -1,12 +1,11 @@
 #include "launcher/cli/tune_resume.hpp"
 
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/local_experiment.hpp"
@@ -62,8 +61,9 @@ Result<RemoteRun::Seen> seen_of(const NamedRun& run, Json job) {
   const PassingFolder here("sgd-events");
   if (here.path().empty()) return system_error("cannot make a folder in /tmp");
   if (auto fetched = fetch_files(run, {{"events", true}}, here.path()); !fetched) return fetched.error();
-  std::ifstream file(here.path() + "/events.jsonl");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const Result<std::string> read = json::text_of_file(here.path() + "/events.jsonl");
+  if (!read) return read.error();
+  const std::string& text = read.value();
   RemoteRun::Seen seen{run.run, std::move(job), {}, 0};
   for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', seen.bytes)) {
     Json event = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(seen.bytes),

@@ -6,6 +6,7 @@
 
 #include "common/checkpoint/manifest.hpp"
 #include "common/exit_codes.hpp"
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "common/json/shallow.hpp"
 #include "launcher/cli/json_lines.hpp"
@@ -39,7 +40,7 @@ std::string state_of(const NamedRun& run) {
     return read_or(member(*answer.value(), "summary"), "state", "");
   }
   if (!answer || answer.value()) return "running";
-  return read_or(read_shallow<Json>(run.directory + "/summary.json"), "state", "lost");
+  return read_or(json::read_ordered_file(run.directory + "/summary.json"), "state", "lost");
 }
 
 /// What best.json says. The error's code is the exit code.
@@ -49,7 +50,7 @@ Result<Json> best_of(const NamedRun& run) {
     if (!answer) return answer.error();
     return member(answer.value(), "best");
   }
-  Json best = read_shallow<Json>(run.directory + "/best.json");
+  Json best = json::read_ordered_file(run.directory + "/best.json");
   if (best.is_object()) return best;
   return Error{fmt::format("no trial of {} has ended with a value yet", run.directory), exit_code::kNotFound};
 }
@@ -63,7 +64,7 @@ NamedRun trial_run(const NamedRun& experiment, std::int64_t trial) {
 
 Result<Json> job_of(const NamedRun& experiment, const Json& best) {
   if (!experiment.cluster) {
-    Json job = read_shallow<Json>(read_or(best, "folder", "") + "/job.json");
+    Json job = json::read_ordered_file(read_or(best, "folder", "") + "/job.json");
     if (!job.is_object()) return Error{fmt::format("{}/job.json cannot be read", read_or(best, "folder", ""))};
     return job;
   }

@@ -1,10 +1,9 @@
 // RunService: what clients say to experiments: that one is to go on, and the words of its search program, which runs
 // beside the client that has submitted it, or that goes on with it.
 
-#include <fstream>
-
 #include <fmt/format.h>
 
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "common/json/words.hpp"
 #include "launcher/coordinator/run_service.hpp"
@@ -62,8 +61,7 @@ void RunService::best(const Requester& who, const nlohmann::json& request, const
   if (!run) return reply(refused("run", run.error().message));
   note_read(who, "read_job", run.value().id, run.value().owner);
   const auto read = [id = run.value().id, path = run.value().run_dir + "/best.json"]() -> Result<Json> {
-    std::ifstream file(path);
-    Json best = file ? Json::parse(file, nullptr, false) : Json();
+    Json best = json::read_ordered_file(path);
     const std::string folder = read_or(best, "folder", "");
     if (const auto job = best.find("job"); best.is_object() && job != best.end() && !folder.empty())
       name_origin(*job, id + "." + folder.substr(folder.rfind('/') + 1), folder);

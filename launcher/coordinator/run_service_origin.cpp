@@ -3,12 +3,12 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/coordinator/run_service.hpp"
 #include "launcher/shipping/run_tree.hpp"
@@ -26,8 +26,7 @@ nlohmann::ordered_json offsets_of(const storage::RunHistory& history) {
 
 /// Nothing is brought for a run that goes on: it keeps the files that it has.
 std::string misfit_of_files(const std::string& from, const job::JobSpec& job) {
-  std::ifstream file(from + "/job.json");
-  const auto was = nlohmann::json::parse(file, nullptr, false);
+  const nlohmann::json was = json::read_file(from + "/job.json");
   if (!was.is_object() || member(was, "files") == member(job.resolved, "files")) return {};
   return fmt::format("\"files\" of a run that goes on stay as they are: submit a new job, with \"resume_from\": \"{}\"",
                      std::filesystem::path(from).filename().string());

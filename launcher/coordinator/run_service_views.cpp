@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "common/json/shallow.hpp"
+#include "common/json/json_file.hpp"
 #include "launcher/coordinator/run_service.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/storage/checkpoint_list.hpp"
@@ -147,7 +147,7 @@ void RunService::job(const Requester& who, const nlohmann::json& request, const 
   if (!run) return reply(refused("run", run.error().message));
   note_read(who, "read_job", run.value().id, run.value().owner);
   const auto read = [id = run.value().id, run_dir = run.value().run_dir]() -> Result<Json> {
-    Json job = read_shallow<Json>(run_dir + "/job.json");
+    Json job = json::read_ordered_file(run_dir + "/job.json");
     if (!job.is_object()) return Error{"its job.json cannot be read"};
     name_origin(job, id, run_dir);
     return job;

@@ -7,16 +7,17 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
 #include <sstream>
 #include <string>
+
+#include "common/json/json_file.hpp"
 
 namespace sgd::http {
 namespace {
 
 std::string text_of(const char* path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  const Result<std::string> text = json::text_of_file(path);
+  return text ? text.value() : std::string();
 }
 
 /// When the machine was started, in seconds since 1970. /proc/stat would say it, but units with

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "common/json/shallow.hpp"
 #include "launcher/storage/run_history.hpp"
@@ -52,7 +53,7 @@ OrderedJson describe_one(const checkpoint::Found& found, const std::string& run_
 
 /// What the run's job keeps. A job.json that cannot be read keeps nothing as the best.
 job::CheckpointPolicy policy_of(const std::string& run_dir) {
-  const auto job = read_shallow<nlohmann::json>(run_dir + "/job.json");
+  const nlohmann::json job = json::read_file(run_dir + "/job.json");
   const nlohmann::json& best = member(member(member(job, "checkpoint"), "keep"), "best");
   job::CheckpointPolicy policy;
   if (best.is_object())

@@ -11,11 +11,11 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 
 #include "common/checkpoint/manifest.hpp"
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "common/json/words.hpp"
 #include "launcher/core/outcome_json.hpp"
@@ -91,13 +91,8 @@ Status cut_off(const std::string& directory, const LinesEnd& end) {
   return {};
 }
 
-bool is_same_job(const std::string& path, const nlohmann::json& job) {
-  std::ifstream file(path);
-  return nlohmann::json::parse(file, nullptr, false, true) == job;
-}
-
 Status keep_job(const std::string& path, const nlohmann::json& job) {
-  return is_same_job(path, job) ? Status{} : write_file(path, dump(job, 2) + "\n");
+  return json::read_file(path) == job ? Status{} : write_file(path, dump(job, 2) + "\n");
 }
 
 std::string new_id(const std::string& name) {

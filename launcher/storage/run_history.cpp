@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "common/checkpoint/scan.hpp"
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "common/json/shallow.hpp"
 
@@ -151,12 +152,11 @@ Status add_checkpoints(RunHistory& history, const std::string& directory, checkp
 /// A checkpoint of an older worker does not say its settings: then they were those of the run's job.
 void read_place(RunHistory& history, const std::string& directory) {
   using Json = nlohmann::json;
-  std::ifstream file(history.past.checkpoints.front() + "/state.json");
-  const Json state = Json::parse(file, nullptr, false);
+  const Json state = json::read_file(history.past.checkpoints.front() + "/state.json");
   history.place = checkpoint::place_of(state);
   history.made_by = member(state, "made_by");
   if (history.made_by.is_object()) return;
-  const Json job = read_shallow<Json>(directory + "/job.json");
+  const Json job = json::read_file(directory + "/job.json");
   history.made_by = {{"training", member(job, "training")}, {"cpus", member(member(job, "per_worker"), "cpus")}};
 }
 

@@ -146,6 +146,9 @@ BANNED = (
      "a library's words are for programmers: say it in ours"),
     ("lenient_json", r"(\.|->)(value|at)\(\s{3,}|(\.|->)get<", ("launcher/cli",), r"local_run_control",  # It is asked: what makes no sense is refused.
      "files and answers may be damaged: read_or() and member() of common/json/lenient.hpp do not throw"),
+    # The library for programs of users throws what its own page says.
+    ("stream_text", r"\bistreambuf_iterator\b|\bparse\s*\(\s*\w*(file|stream)\s*,", ("common", "launcher"), r"^launcher/client/",
+     "a stream throws there when a read fails: json::text_of_file() and json::read_file() of common/json/json_file.hpp do not"),
     ("shell", r"(?<![\w.>:])(::|std::)?(system|popen)\s*\(", (), r"^$", "spawn with an argument list; nothing reaches a shell"),
 )
 

@@ -4,6 +4,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
@@ -167,4 +168,16 @@ TEST_CASE("a run that outlives its process has the name that the next one finds,
   CHECK(path_of("two", true));
   const std::string two = (fs::current_path() / "of-all" / "two").string();
   CHECK(storage::RunDirectory::adopt({"two", two}, {}, {}).value()->path() == two);
+}
+
+TEST_CASE("run directory: a job.json that cannot be read is that run's error, and ends nobody") {
+  const WorkingDirectory here;
+  const std::string path = (fs::current_path() / "one").string();
+  const nlohmann::json job = {{"name", "one"}};
+  REQUIRE(storage::RunDirectory::create({"one", path}, job).ok());
+  fs::remove(path + "/job.json");
+  fs::create_directory(path + "/job.json");
+  CHECK(storage::RunDirectory::adopt({"one", path}, job, {}).error().code == EISDIR);
+  fs::remove(path + "/job.json");
+  CHECK(storage::RunDirectory::adopt({"one", path}, job, {}).ok());
 }
