@@ -34,7 +34,10 @@ std::string address_of_peer(const std::string& peer) {
   boost::system::error_code error;
   const auto address = boost::asio::ip::make_address(host, error);
   if (error || !address.is_v6()) return host;
-  auto bytes = address.to_v6().to_bytes();
+  const boost::asio::ip::address_v6 v6 = address.to_v6();
+  // On a socket of both kinds: all of IPv4 is in one network of IPv6.
+  if (v6.is_v4_mapped()) return boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, v6).to_string();
+  auto bytes = v6.to_bytes();
   std::fill(bytes.begin() + 8, bytes.end(), static_cast<unsigned char>(0));
   return boost::asio::ip::address_v6(bytes).to_string();
 }

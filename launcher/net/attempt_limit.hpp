@@ -33,7 +33,8 @@ class AttemptLimit {
   std::map<std::string, Failures> of_;
 };
 
-/// The host of "10.0.0.2:41822"; of an IPv6 peer its network of 64 bits, since one machine owns all of it.
+/// The host of "10.0.0.2:41822" or "::ffff:10.0.0.2:41822"; of an IPv6 peer its network of 64 bits, since one machine
+/// owns all of it.
 [[nodiscard]] std::string address_of_peer(const std::string& peer);
 
 }  // namespace sgd::net

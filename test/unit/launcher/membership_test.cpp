@@ -352,6 +352,7 @@ TEST_CASE("attempt limit: remembers a bounded number of peers", "[net]") {
   CHECK(limit.allows(now + 70s, "bad"));
   CHECK(net::address_of_peer("10.0.0.2:41822") == "10.0.0.2");
   CHECK(net::address_of_peer("2001:db8:1:2:3:4:5:6:41822") == "2001:db8:1:2::");
+  CHECK(net::address_of_peer("::ffff:10.0.0.2:41822") == "10.0.0.2");  // IPv4, where [::] listens.
 }
 
 TEST_CASE("issued log: a torn line is ignored and harms no other", "[net]") {
