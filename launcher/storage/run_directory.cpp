@@ -1,6 +1,7 @@
 #include "launcher/storage/run_directory.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -67,12 +68,19 @@ Status write_file(const std::string& path, const std::string& bytes) {
   return {};
 }
 
+/// Whoever looks whether a run is live holds its lock for a moment, too (is_run_live()).
+constexpr int kLockTries = 50;
+constexpr int kLockPauseMs = 2;
+
 /// A descriptor that holds the folder's lock; it needs no file, and a killed process has let go of it.
 Result<int> lock_folder(const std::string& directory, int flags) {
   const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
   if (fd < 0) return system_error("cannot open " + directory);
-  // File systems without locks have none to offer: then the control socket alone tells that a run is live.
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;
+  for (int tries = 0; tries < kLockTries; ++tries) {
+    // File systems without locks have none to offer: then the control socket alone tells that a run is live.
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;
+    (void)::poll(nullptr, 0, kLockPauseMs);
+  }
   ::close(fd);
   return Error{"run directory " + directory + " is in use by another sgd-launch", EWOULDBLOCK};
 }

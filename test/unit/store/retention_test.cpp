@@ -3,14 +3,17 @@
 #include "launcher/storage/retention.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
@@ -18,6 +21,7 @@
 
 #include "common/job/load.hpp"
 #include "launcher/coordinator/run_retention.hpp"
+#include "launcher/storage/beneath.hpp"
 #include "launcher/storage/remove_tree.hpp"
 #include "launcher/storage/run_directory.hpp"
 #include "state_folder.hpp"
@@ -27,6 +31,18 @@ using namespace std::chrono_literals;
 using storage::EndedRun;
 
 namespace {
+
+/// Of ours, how many are open on `path`.
+int descriptors_of(const std::string& path) {
+  int count = 0;
+  std::error_code error;
+  std::filesystem::directory_iterator fd("/proc/self/fd", error);
+  for (; !error && fd != std::filesystem::directory_iterator(); fd.increment(error)) {
+    std::error_code closed;
+    count += std::filesystem::read_symlink(fd->path(), closed) == path ? 1 : 0;
+  }
+  return count;
+}
 
 std::string ids(const std::vector<EndedRun>& runs) {
   std::string text;
@@ -88,6 +104,24 @@ TEST_CASE("retention: a run's folder is measured, pinned and removed, and links 
   CHECK_FALSE(std::filesystem::exists(path));
   CHECK(std::filesystem::exists(other + "/kept"));
   REQUIRE(storage::remove_run_folder(path).ok());
+}
+
+TEST_CASE("retention: who looks whether a run is live is taken for none, and keeps nobody out") {
+  const test::StateFolder folder;
+  const std::string path = folder.run("one");
+  REQUIRE(storage::RunDirectory::create({"one", path}, nlohmann::json::object()).ok());
+  const storage::Descriptor look(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  REQUIRE(::flock(look.get(), LOCK_SH) == 0);
+  CHECK_FALSE(storage::is_run_live(path));
+  std::atomic<bool> is_over = false;
+  std::thread looker([&] {  // It lets go when somebody else has opened the folder.
+    while (!is_over && descriptors_of(path) < 2) std::this_thread::yield();
+    (void)::flock(look.get(), LOCK_UN);
+  });
+  const bool has_begun = storage::RunDirectory::adopt({"one", path}, {}, {}).ok();
+  is_over = true;
+  looker.join();
+  CHECK(has_begun);
 }
 
 TEST_CASE("retention: folders that nobody knows are strays, unless they are new, live or known") {
