@@ -1,5 +1,6 @@
 #include "launcher/rendezvous/nodes_plan.hpp"
 
+#include <cstdint>
 #include <vector>
 
 #include <fmt/format.h>
@@ -105,8 +106,9 @@ class Planner {
     const std::string job = value_of(environment_, "SLURM_JOB_ID");
     const std::string step = value_of(environment_, "SLURM_STEP_ID");
     plan_.rank = rank;
-    const int mix = whole_number(job).value_or(0) * 31 + whole_number(step).value_or(0);
-    plan_.head = {hosts.value().front(), kSlurmPortFirst + std::abs(mix % kSlurmPorts)};
+    // Numbers of federated clusters fill an int.
+    const std::int64_t mix = std::int64_t{whole_number(job).value_or(0)} * 31 + whole_number(step).value_or(0);
+    plan_.head = {hosts.value().front(), kSlurmPortFirst + static_cast<int>(mix % kSlurmPorts)};
     if (plan_.id.empty()) plan_.id = fmt::format("slurm-{}.{}", job, step);
   }
 

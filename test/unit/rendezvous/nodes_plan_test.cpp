@@ -161,6 +161,9 @@ TEST_CASE("nodes: Slurm says all of it, or the rest") {
   CHECK(planned.plan->shares_home);
   CHECK(planned.plan->source == "Slurm");
   CHECK(plan({}, slurm("4", "4", "0")).plan->head.port == planned.plan->head.port);
+  Environment federated = slurm("4", "4", "2");
+  federated["SLURM_JOB_ID"] = "2147483647";
+  CHECK(plan({}, federated).plan->head.port == 18060);  // 15000 + (31 times that, and 3) % 10000.
   NodesWords words;
   words.nodes = "2:4";
   CHECK(plan(words, slurm("4", "4", "2")).plan->least == 2);
