@@ -55,9 +55,12 @@ void WorkerServer::add(const RunId& run, uid_t user, process::UniqueFd socket) {
   connection.peer_pid = peer.value().pid;
   connection.run = run;
   connection.stream = std::make_shared<LocalStream>(io_, std::move(socket));
-  connection.hello_timer = std::make_unique<boost::asio::steady_timer>(io_, kHelloDeadline);
+  connection.hello_timer = std::make_unique<boost::asio::steady_timer>(io_, hello_deadline);
   connection.hello_timer->async_wait([this, id](const boost::system::error_code& error) {
-    if (!error) drop(id, "no hello in time");
+    if (error) return;
+    // One that has expired cannot be cancelled any more: where this process stood still, the hello was taken just now.
+    const auto place = connections_.find(id);
+    if (place != connections_.end() && !place->second.greeted) drop(id, "no hello in time");
   });
   connection.stream->start(
       [this, number = connection.number](std::string_view bytes, std::vector<process::UniqueFd> descriptors) {

@@ -45,6 +45,7 @@ class WorkerServer {
   static constexpr Duration kRestMax = std::chrono::milliseconds(50);
   /// Of the event loop's time, for one rank; a run has as much as its ranks here together.
   net::WorkShare work_share;
+  Duration hello_deadline = kHelloDeadline;
 
   struct Handlers {
     std::function<void(core::AgentEvent)> on_event;

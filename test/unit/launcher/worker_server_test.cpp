@@ -148,6 +148,19 @@ TEST_CASE("ranks' socket: links that have not said hello have a limit for each u
   CHECK(at.dropped == std::vector<std::string>{"worker link refused: 256 links have not said hello"});
 }
 
+TEST_CASE("ranks' socket: a hello that is taken when its time has run out counts", "[worker_server]") {
+  RanksSocket at;
+  at.server.hello_deadline = 0s;
+  const process::UniqueFd rank = at.connect();
+  write_to(rank, greeting(false) + step(1));
+  at.run_until([&] { return at.steps().size() == 1 || !at.dropped.empty(); });
+  at.io.poll();  // The time that has run out.
+  CHECK(at.dropped.empty());
+  const process::UniqueFd silent = at.connect();
+  at.run_until([&] { return !at.dropped.empty(); });
+  CHECK(at.dropped.front().ends_with("no hello in time"));
+}
+
 TEST_CASE("ranks' socket: hundreds of quiet links hold no buffers", "[worker_server]") {
   RanksSocket at;
   const process::UniqueFd first = at.connect();
