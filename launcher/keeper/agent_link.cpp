@@ -64,6 +64,8 @@ void AgentLink::let_go() {
   window_ = ConsoleWindow(kOutputWindowBytes, static_cast<std::int64_t>(kConsoleRoom));
   queue_.clear();
   queue_begin_ = queue_bytes_ = 0;
+  for (const auto& [end, dropped] : std::exchange(unwritten_, {})) keep_count(dropped);
+  flushed_bytes_ = 0;
   lost_ = is_resumed_ = false;
 }
 
@@ -96,12 +98,15 @@ void AgentLink::acknowledge() {
 void AgentLink::send(const FromKeeper& message) {
   const std::string frame = encode(message);
   if (keeps_ && is_counted(message)) kept_.push(frame);
+  const auto* dropped = keeps_ ? std::get_if<OutputDropped>(&message) : nullptr;
   if (keeps_ && !is_resumed_) {
-    if (const auto* dropped = std::get_if<OutputDropped>(&message)) keep_count(*dropped);
+    if (dropped != nullptr) keep_count(*dropped);
     return;
   }
   const std::string_view part = frame;
   write_parts(std::span(&part, 1));
+  if (dropped != nullptr && (lost_ || !queue_.empty()))
+    unwritten_.emplace_back(flushed_bytes_ + queue_bytes_, *dropped);
 }
 
 std::int64_t AgentLink::send_output(const OutputHead& output, std::span<const ConsolePiece> pieces, bool finish_line) {
@@ -174,6 +179,8 @@ void AgentLink::flush() {
     if (sent <= 0) return;
     queue_bytes_ -= static_cast<std::size_t>(sent);
     queue_begin_ += static_cast<std::size_t>(sent);
+    flushed_bytes_ += static_cast<std::uint64_t>(sent);
+    while (!unwritten_.empty() && unwritten_.front().first <= flushed_bytes_) unwritten_.pop_front();
     while (!queue_.empty() && queue_begin_ >= queue_.front().size()) {
       queue_begin_ -= queue_.front().size();
       queue_.pop_front();

@@ -93,7 +93,10 @@ class AgentLink {
   bool is_resumed_ = false;  ///< The one that is attached has got what it lacked.
   ResendQueue kept_;
   std::map<std::pair<Rank, std::string>, OutputDropped> untold_;  ///< By rank and reason, while nobody is there.
-  std::int64_t received_ = 0;                                     ///< Counted messages of all agents.
+  std::uint64_t flushed_bytes_ = 0;                               ///< Of the queue, to this agent.
+  /// Counts that this agent has not been sent whole, by the bytes of the queue that end with each.
+  std::deque<std::pair<std::uint64_t, OutputDropped>> unwritten_;
+  std::int64_t received_ = 0;  ///< Counted messages of all agents.
   std::int64_t told_received_ = 0;
 };
 

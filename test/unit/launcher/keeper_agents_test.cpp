@@ -219,6 +219,41 @@ TEST_CASE("keeper: no count of lost lines is lost, however many files lose some;
   CHECK(messages == static_cast<int>(keeper::kUntoldMax));
 }
 
+TEST_CASE("keeper: a count of lost lines that has not left for its agent is told to the next one") {
+  keeper::AgentLink agent;
+  const auto visit = [&agent] {
+    auto ends = process::socket_pair(SOCK_STREAM);
+    REQUIRE(ends.ok());
+    agent.attach(std::move(ends.value().first));
+    REQUIRE(agent.resume({}, {}, {}).ok());
+    return std::move(ends.value().second);
+  };
+  const auto lines_told = [&agent](const process::UniqueFd& to) {
+    FrameReader reader;
+    std::int64_t lines = 0;
+    for (char buffer[4096];;) {
+      agent.flush();
+      const ssize_t count = ::recv(to.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+      if (count <= 0) return lines;
+      reader.append({buffer, static_cast<std::size_t>(count)});
+      for (auto frame = reader.next(); frame.ok() && frame.value(); frame = reader.next()) {
+        const auto message = keeper::decode_from_keeper(frame.value()->bytes);
+        const auto* dropped = message ? std::get_if<keeper::OutputDropped>(&message.value()) : nullptr;
+        lines += dropped == nullptr ? 0 : dropped->lines;
+      }
+    }
+  };
+  visit().reset();
+  agent.send(keeper::OutputDropped{0, 1, 2, "full"});
+  CHECK(agent.lost());
+  CHECK(lines_told(visit()) == 1);
+  const process::UniqueFd silent = visit();
+  while (!agent.wants_write()) agent.send(keeper::Cleared{1, 0});
+  agent.send(keeper::OutputDropped{0, 3, 4, "full"});
+  CHECK(lines_told(visit()) == 3);
+  CHECK(lines_told(visit()) == 0);  // Once.
+}
+
 TEST_CASE("keeper: its last words wait for an agent that takes them") {
   Door door(30s);
   {
