@@ -366,7 +366,8 @@ void Spool::keep_for_later(const RunId& run, const std::string& reason) {
   const auto place = places_.find(run);
   if (place == places_.end() || place->second.is_live) return;
   places_.erase(place);
-  if (!fs::exists(mark_of(run))) {
+  std::error_code ignored;
+  if (!fs::exists(mark_of(run), ignored)) {
     std::string line = reason;
     std::replace(line.begin(), line.end(), '\n', ' ');
     std::ofstream(mark_of(run)) << line << '\n';

@@ -50,14 +50,15 @@ std::vector<int> allowed_cores() {
 std::vector<std::vector<int>> by_numa_node(const std::vector<int>& cores, const std::string& nodes) {
   std::map<int, std::vector<int>> found;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(nodes, error)) {
+  std::filesystem::directory_iterator entry(nodes, error);
+  for (std::error_code ignored; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
     int node = -1;
-    const std::string name = entry.path().filename().string();
+    const std::string name = entry->path().filename().string();
     if (!name.starts_with("node") ||
         std::from_chars(name.data() + 4, name.data() + name.size(), node).ptr != name.data() + name.size())
       continue;
     for (const int core : cores)
-      if (std::filesystem::exists(entry.path() / ("cpu" + std::to_string(core)), error)) found[node].push_back(core);
+      if (std::filesystem::exists(entry->path() / ("cpu" + std::to_string(core)), ignored)) found[node].push_back(core);
   }
   std::vector<std::vector<int>> by_node;
   for (auto& [node, of_node] : found) by_node.push_back(std::move(of_node));

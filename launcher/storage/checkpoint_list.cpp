@@ -17,9 +17,10 @@ using OrderedJson = nlohmann::ordered_json;
 std::uint64_t bytes_in(const std::string& directory) {
   std::uint64_t bytes = 0;
   std::error_code error;
-  for (const auto& file : fs::directory_iterator(directory, error)) {
-    const std::uintmax_t size = file.file_size(error);
-    if (!error) bytes += size;
+  fs::directory_iterator file(directory, error);
+  for (std::error_code gone; !error && file != fs::directory_iterator(); file.increment(error)) {
+    const std::uintmax_t size = file->file_size(gone);
+    if (!gone) bytes += size;
   }
   return bytes;
 }

@@ -104,8 +104,9 @@ Generation newest_log(const std::string& directory) {
   constexpr std::string_view kFront = "gen-";
   Generation newest = 0;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory + "/logs", error)) {
-    const std::string name = entry.path().filename().string();
+  fs::directory_iterator entry(directory + "/logs", error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
     if (!name.starts_with(kFront)) continue;
     Generation generation = 0;
     const char* end = name.data() + name.size();

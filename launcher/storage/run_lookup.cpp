@@ -25,9 +25,10 @@ bool has_run(const fs::path& runs, const std::string& id) {
 std::vector<std::string> run_ids(const fs::path& runs, const std::string& prefix) {
   std::vector<std::string> ids;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(runs, error)) {
-    std::string id = entry.path().filename().string();
-    if (id.starts_with(prefix) && !entry.is_symlink(error) && is_run(entry.path())) ids.push_back(std::move(id));
+  fs::directory_iterator entry(runs, error);
+  for (std::error_code ignored; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::string id = entry->path().filename().string();
+    if (id.starts_with(prefix) && !entry->is_symlink(ignored) && is_run(entry->path())) ids.push_back(std::move(id));
   }
   std::sort(ids.begin(), ids.end());
   return ids;

@@ -149,6 +149,7 @@ BANNED = (
     # The library for programs of users throws what its own page says.
     ("stream_text", r"\bistreambuf_iterator\b|\bparse\s*\(\s*\w*(file|stream)\s*,", ("common", "launcher"), r"^launcher/client/",
      "a stream throws there when a read fails: json::text_of_file() and json::read_file() of common/json/json_file.hpp do not"),
+    ("folder_loop", r"\bfor\s*\([^;]*\s:\s[^;]*directory_iterator\b", ("common", "launcher"), r"^launcher/client/", "such a loop throws when a folder cannot be read on: increment(error) does not"),
     ("shell", r"(?<![\w.>:])(::|std::)?(system|popen)\s*\(", (), r"^$", "spawn with an argument list; nothing reaches a shell"),
 )
 

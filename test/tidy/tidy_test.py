@@ -64,6 +64,8 @@ PLANTED = [
     ("banned_calls", {"common/a.cpp": "Json::parse(job_file, nullptr, false);\n"}, 1, {"common/a.cpp": "Json::parse(text, nullptr, false);\n"}),
     ("banned_calls", {"common/a.cpp": "x = {std::istreambuf_iterator<char>(in), {}};\n"}, 1,
      {"launcher/client/a.cpp": "x = {std::istreambuf_iterator<char>(in), {}};\n"}),
+    ("banned_calls", {"common/a.cpp": "for (const auto& one : fs::directory_iterator(folder, error)) {\n"}, 1,
+     {"common/a.cpp": "for (; !error && one != fs::directory_iterator(); one.increment(error)) {\n"}),
     ("banned_calls", {"common/a.cpp": "::system(x);\n"}, 1, {"common/a.cpp": "file_system(x);\n"}),
     ("file_length", {"common/a.cpp": "\n" * 501}, 501, {"common/a.cpp": "\n" * 500}),
     ("function_length", {"common/a.cpp": "\nint f(int a) {\n" + "g();\n" * 69 + "}\n"}, 2,

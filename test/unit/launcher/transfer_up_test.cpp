@@ -1,6 +1,7 @@
 // Logs and checkpoints on their way from a node to the coordinator: nothing is lost and nothing is twice,
 // whatever happens on the line.
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -269,6 +270,22 @@ TEST_CASE("transfer: a node that had no rank of the run adds nothing to it, and 
   CHECK_FALSE(fs::exists(at.run_dir + "/logs"));
   CHECK_FALSE(fs::exists(at.run_dir + "/checkpoints/" + planted.name));
   CHECK(fs::exists(folder + "/checkpoints/" + superseded.name));  // It was not told which ones count.
+}
+
+TEST_CASE("transfer: a mark of a refusal that cannot be looked at ends nobody", "[transfer]") {
+  Transfers at;
+  at.foreign = {"node2"};
+  Transfers::Node& node = at.add_node("node2");
+  const std::string folder = at.want(node).run_dir;
+  append(folder + "/logs/gen-0001/rank-0000.log", "kept\n");
+  fs::create_symlink(refusal_of(folder), refusal_of(folder));  // It leads to itself.
+  node.spool->look("run1");
+  node.spool->end("run1");
+  at.run_until([&] {
+    return std::any_of(node.warnings.begin(), node.warnings.end(),
+                       [&](const std::string& warning) { return warning.starts_with(folder + " stays for"); });
+  });
+  CHECK(fs::exists(folder));
 }
 
 TEST_CASE("transfer: a quota refuses what is too much, and the node keeps it", "[transfer]") {
