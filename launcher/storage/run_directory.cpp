@@ -61,11 +61,12 @@ Status write_file(const std::string& path, const std::string& bytes) {
   const std::string temporary = path + ".tmp";
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return system_error("cannot create " + temporary);
-  const Status written = write_all(fd, bytes, temporary);
-  ::close(fd);
-  if (!written) return written;
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return system_error("cannot rename to " + path);
-  return {};
+  Status written = write_all(fd, bytes, temporary);
+  // A network file system may say only here that its disk or a quota is full.
+  if (::close(fd) != 0 && written) written = system_error("cannot write " + temporary);
+  if (written && ::rename(temporary.c_str(), path.c_str()) != 0) written = system_error("cannot rename to " + path);
+  if (!written) (void)::unlink(temporary.c_str());  // Ignoring: the next one takes its place.
+  return written;
 }
 
 /// Whoever looks whether a run is live holds its lock for a moment, too (is_run_live()).

@@ -11,6 +11,7 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/storage/run_lookup.hpp"
+#include "test/unit/common/file_size_limit.hpp"
 
 using namespace sgd;
 namespace fs = std::filesystem;
@@ -178,6 +179,22 @@ TEST_CASE("run directory: a job.json that cannot be read is that run's error, an
   fs::remove(path + "/job.json");
   fs::create_directory(path + "/job.json");
   CHECK(storage::RunDirectory::adopt({"one", path}, job, {}).error().code == EISDIR);
+  CHECK_FALSE(fs::exists(path + "/job.json.tmp"));
   fs::remove(path + "/job.json");
   CHECK(storage::RunDirectory::adopt({"one", path}, job, {}).ok());
+}
+
+TEST_CASE("run directory: a file that cannot be written whole leaves the one before, and no half of one") {
+  const WorkingDirectory here;
+  const std::string path = (fs::current_path() / "one").string();
+  auto run = storage::RunDirectory::create({"one", path}, nlohmann::json::object());
+  REQUIRE(run.ok());
+  REQUIRE(run.value()->write_best({{"trial", 1}}).ok());
+  {
+    const test::FileSizeLimit full(1000);
+    CHECK(run.value()->write_best({{"trial", std::string(2000, '2')}}).error().code == EFBIG);
+  }
+  CHECK_FALSE(fs::exists(path + "/best.json.tmp"));
+  std::ifstream best(path + "/best.json");
+  CHECK(nlohmann::json::parse(std::string(std::istreambuf_iterator<char>(best), {})).at("trial") == 1);
 }
