@@ -38,6 +38,7 @@ def each_value(change):
 
 DAMAGES = {
     "missing": None,
+    "a folder": os.mkdir,  # As a read that fails: the disk is bad, or its server has lost the file.
     "empty": lambda content: b"",
     "torn": lambda content: content[: len(content) // 2],
     "null": lambda content: b"null\n",
@@ -50,6 +51,19 @@ DAMAGES = {
     "fields of another type": each_value(other_type),
     "huge numbers": each_value(lambda value: 1e300 if isinstance(value, (int, float)) else value),
 }
+
+
+def put(path, change, content):
+    """What `change` makes of `content` is at `path`, and nothing else."""
+    if os.path.isdir(path):
+        os.rmdir(path)
+    elif os.path.exists(path):
+        os.remove(path)
+    if change is os.mkdir:
+        os.mkdir(path)
+    elif change is not None:
+        with open(path, "wb") as file:
+            file.write(change(content))
 
 
 class DamagedFilesTest(LaunchTest):
@@ -69,10 +83,7 @@ class DamagedFilesTest(LaunchTest):
             shutil.rmtree(self.path("copy"), ignore_errors=True)
             shutil.copytree(self.path("run"), self.path("copy"), symlinks=True)
             path = self.path("copy", name)
-            os.remove(path)
-            if change is not None:
-                with open(path, "wb") as file:
-                    file.write(change(content))
+            put(path, change, content)
             yield damage
 
     def test_each_file_of_a_run_damaged_in_each_way(self):
@@ -90,8 +101,7 @@ class DamagedFilesTest(LaunchTest):
         for damage, change in DAMAGES.items():
             if change is None:
                 continue
-            with open(self.path("config", "sgd-launch", "config.json"), "wb") as file:
-                file.write(change(b'{"address": "127.0.0.1:1"}'))
+            put(self.path("config", "sgd-launch", "config.json"), change, b'{"address": "127.0.0.1:1"}')
             with self.subTest(damage=damage):
                 self.ask("ps", "--address", "127.0.0.1:1")
                 self.ask("config", "show")
