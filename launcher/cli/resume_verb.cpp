@@ -3,12 +3,11 @@
 
 #include <unistd.h>
 
-#include <fstream>
-
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
 #include "common/job/cluster_checks.hpp"
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/control_client.hpp"
@@ -68,9 +67,8 @@ int resume_verb(const std::vector<std::string>& arguments) {
         fmt::format("{} is still running: sgd-launch status shows it, sgd-launch stop ends it", run.directory));
 
   const std::string file = run.directory + "/job.json";
-  std::ifstream text(file);
   Diagnostics counted;
-  count_workers(options, is_of_command(nlohmann::ordered_json::parse(text, nullptr, false)), counted);
+  count_workers(options, is_of_command(json::read_ordered_file(file)), counted);
   job::LoadResult loaded = load_with_plugins(
       [&](const job::Registered& registered) { return job::load_run_job(file, options.overrides, registered); });
   Diagnostics& diagnostics = loaded.diagnostics;

@@ -2,13 +2,13 @@
 // ends. The run that saved them stays as it is.
 
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "common/checkpoint/manifest.hpp"
 #include "common/exit_codes.hpp"
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/find_origin.hpp"
 #include "launcher/cli/local_node.hpp"
@@ -36,8 +36,7 @@ std::string take_checkpoint(std::vector<std::string>& words) {
 
 /// Of a run whose workers are no training of ours; empty: they are.
 std::string command_of_run(const std::string& file) {
-  std::ifstream text(file);
-  const auto job = nlohmann::ordered_json::parse(text, nullptr, false);
+  const nlohmann::ordered_json job = json::read_ordered_file(file);
   std::string command;
   for (const auto& word : member(job, "command"))
     if (word.is_string()) command += (command.empty() ? "" : " ") + word.get_ref<const std::string&>();

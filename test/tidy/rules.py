@@ -147,7 +147,7 @@ BANNED = (
     ("lenient_json", r"(\.|->)(value|at)\(\s{3,}|(\.|->)get<", ("launcher/cli",), r"local_run_control",  # It is asked: what makes no sense is refused.
      "files and answers may be damaged: read_or() and member() of common/json/lenient.hpp do not throw"),
     # The library for programs of users throws what its own page says.
-    ("stream_text", r"\bistreambuf_iterator\b|\bparse\s*\(\s*\w*(file|stream)\s*,", ("common", "launcher"), r"^launcher/client/",
+    ("stream_text", r"\bistreambuf_iterator\b", ("common", "launcher"), r"^launcher/client/",
      "a stream throws there when a read fails: json::text_of_file() and json::read_file() of common/json/json_file.hpp do not"),
     ("folder_loop", r"\bfor\s*\([^;]*\s:\s[^;]*directory_iterator\b", ("common", "launcher"), r"^launcher/client/", "such a loop throws when a folder cannot be read on: increment(error) does not"),
     ("shell", r"(?<![\w.>:])(::|std::)?(system|popen)\s*\(", (), r"^$", "spawn with an argument list; nothing reaches a shell"),
@@ -167,6 +167,17 @@ def banned_calls(tree):
                     continue  # Only the brace that opens a block.
                 if not _allowed(text, line, name):
                     found.append(Finding(path, line, f"{match.group(0).strip()[:40]}: {instead} ({name})"))
+    return found
+
+
+def parsed_streams(tree):
+    """A text is read first, and parsed then."""
+    found = []
+    for path, text in cpp_files(tree):
+        code = code_only(text)
+        for stream in set(re.findall(r"\bifstream\s+(\w+)", code)) if _under(path, ("common", "launcher")) else ():
+            found += [Finding(path, line, f"{stream} is parsed, which throws when a read fails: json::read_file() does not")
+                      for line, _ in lines_matching(code, rf"\bparse\s*\(\s*{stream}\s*[,)]")]
     return found
 
 
@@ -256,5 +267,5 @@ def presets_refuse_warnings(tree):
     return found
 
 
-ALL = (include_arrows, outside_headers, pure_core, banned_calls, file_length, function_length, unfinished, machine_paths,
+ALL = (include_arrows, outside_headers, pure_core, banned_calls, parsed_streams, file_length, function_length, unfinished, machine_paths,
        pragma_once, opening_comment, folder_readme, header_is_used, presets_refuse_warnings, limits_have_tests)
