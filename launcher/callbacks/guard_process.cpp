@@ -1,7 +1,6 @@
 #include "launcher/callbacks/guard_process.hpp"
 
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "launcher/callbacks/fresh_file.hpp"
+#include "launcher/process/close_on_exec.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/spawn.hpp"
 
@@ -36,7 +36,7 @@ bool is_started_by_launcher() {
 }
 
 std::optional<GuardFiles> enter_guard(const std::string& run_dir) {
-  (void)::close_range(process::kControlFd, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (!process::close_on_exec_from(process::kControlFd)) return std::nullopt;
   stand_apart();
   if (!process::become_subreaper()) return std::nullopt;
   const int folder = ::open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -25,6 +25,7 @@
 #include "launcher/process/daemon_log.hpp"
 #include "launcher/process/file_limit.hpp"
 #include "launcher/process/node_resources.hpp"
+#include "launcher/process/system_calls.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -225,6 +226,8 @@ int agent_verb(const std::vector<std::string>& arguments) {
   if (diagnostics.has_errors()) return exit_code::kUsage;
   options.state_dir = absolute(options.state_dir);
   if (const Status named = json::check_path("folder", options.state_dir); !named) return refuse_to_start(named.error());
+  if (const auto trouble = process::system_trouble())
+    return refuse_to_start(Error{fmt::format("{}: {}", trouble->text, trouble->fix)});
   options.coordinator = coordinator.value_or(local_coordinator(options.state_dir + "/identity"));
   agent::AgentDaemon daemon(options);
   Status done = daemon.open();

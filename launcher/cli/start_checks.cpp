@@ -21,6 +21,7 @@
 #include "launcher/process/library_folders.hpp"
 #include "launcher/process/node_resources.hpp"
 #include "launcher/process/spawn.hpp"
+#include "launcher/process/system_calls.hpp"
 #include "launcher/process/unique_fd.hpp"
 #include "launcher/shipping/found_files.hpp"
 
@@ -167,6 +168,8 @@ void refuse_experiment(const job::JobSpec& job, const std::string& source, Diagn
 }
 
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
+  if (const auto trouble = process::system_trouble())  // Nothing else can be looked at then.
+    return diagnostics.error("sgd-launch", 0, 0, fmt::format("{}: {}", trouble->text, trouble->fix));
   refuse_experiment(job, source, diagnostics);
   shipping::check_files(job.files, source, diagnostics);
   job::check_data(job, source, diagnostics);

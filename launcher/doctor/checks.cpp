@@ -130,6 +130,10 @@ void check_memory(const Facts& facts, Findings& out) {
 }
 
 void check_kernel(const Facts& facts, Findings& out) {
+  if (facts.system_trouble)
+    miss(out, "system calls", facts.system_trouble->text, facts.system_trouble->fix);
+  else
+    ok(out, "system calls", "all that runs need are allowed");
   if (facts.can_make_cgroup)
     ok(out, "control groups", "version 2, groups can be made in " + facts.cgroup);
   else if (!facts.has_cgroup2)

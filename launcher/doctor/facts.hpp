@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/process/system_calls.hpp"
+
 namespace sgd::doctor {
 
 /// A soft limit and the most it may be raised to; "unlimited" is kUnlimited.
@@ -82,10 +84,11 @@ struct Facts {
   bool can_make_cgroup = false;
   std::string cgroup;  ///< Our own group's folder.
   std::string core_pattern;
-  std::string huge_pages;               ///< "always", "madvise", "never"
-  std::optional<int> overcommit;        ///< vm.overcommit_memory
-  std::optional<int> panic_on_oom;      ///< vm.panic_on_oom
-  std::optional<int> oom_score_adjust;  ///< Of this process, which its children get.
+  std::optional<process::SystemTrouble> system_trouble;  ///< What the kernel, or a container's filter, refuses.
+  std::string huge_pages;                                ///< "always", "madvise", "never"
+  std::optional<int> overcommit;                         ///< vm.overcommit_memory
+  std::optional<int> panic_on_oom;                       ///< vm.panic_on_oom
+  std::optional<int> oom_score_adjust;                   ///< Of this process, which its children get.
   Python python;
   std::string worker;          ///< Path of sgd-worker.
   std::string worker_trouble;  ///< Empty: it can be started.

@@ -174,6 +174,7 @@ Facts read_facts(const Places& places) {
     facts.can_make_cgroup = true;
     leaf->remove();
   }
+  facts.system_trouble = process::system_trouble();
   facts.core_pattern = first_line("/proc/sys/kernel/core_pattern");
   facts.huge_pages = chosen_of(first_line("/sys/kernel/mm/transparent_hugepage/enabled"));
   facts.overcommit = number_in("/proc/sys/vm/overcommit_memory");

@@ -1,7 +1,6 @@
 #include "launcher/keeper/keeper_main.hpp"
 
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -17,6 +16,7 @@
 
 #include "launcher/keeper/keeper.hpp"
 #include "launcher/keeper/spare.hpp"
+#include "launcher/process/close_on_exec.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/spawn.hpp"
 
@@ -71,7 +71,7 @@ std::optional<process::UniqueFd> begin(process::UniqueFd& child_signals) {
   socklen_t size = sizeof type;
   if (::getsockopt(process::kControlFd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM)
     return std::nullopt;
-  if (::close_range(process::kControlFd, ~0U, CLOSE_RANGE_CLOEXEC) != 0) return std::nullopt;
+  if (!process::close_on_exec_from(process::kControlFd)) return std::nullopt;
   leave_terminal();
   // What waits for the agent's socket is some hundred KiB at a time: fetched from the system and given back for each
   // read of a pipe, it would cost as much as what is done with it. What is larger goes back at once, and so does a

@@ -1,7 +1,6 @@
 #include "launcher/process/spawn.hpp"
 
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -21,6 +20,7 @@
 #include <boost/process/v2/posix/default_launcher.hpp>
 #include <boost/process/v2/process.hpp>
 
+#include "launcher/process/close_on_exec.hpp"
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/own_children.hpp"
 #include "launcher/process/pidfd.hpp"
@@ -98,7 +98,7 @@ bool prepare_child(const ChildPlan& plan) {
       ::chdir("/") != 0)
     return false;
   // Boost's own closing of descriptors has an off-by-one and closes none: they go at exec.
-  if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) return false;
+  if (!close_on_exec_from(3)) return false;
   if (plan.output_fd >= 0 && (::dup2(plan.output_fd, 1) < 0 || ::dup2(plan.output_fd, 2) < 0)) return false;
   if (plan.error_fd >= 0 && ::dup2(plan.error_fd, 2) < 0) return false;
   if (::dup2(plan.input_fd, 0) < 0) return false;

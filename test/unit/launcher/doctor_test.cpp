@@ -81,8 +81,8 @@ TEST_CASE("doctor: a machine that lacks nothing is well, and says each topic") {
   const auto findings = doctor::check(good());
   CHECK(not_ok(good()).empty());
   CHECK_FALSE(doctor::is_anything_missing(findings));
-  CHECK(findings.size() == 18);
-  CHECK(doctor::as_text(findings).ends_with("18 ok, 0 with advice, 0 missing\n"));
+  CHECK(findings.size() == 19);
+  CHECK(doctor::as_text(findings).ends_with("19 ok, 0 with advice, 0 missing\n"));
   CHECK(doctor::as_json(findings).at("well") == true);
 }
 
@@ -117,6 +117,10 @@ TEST_CASE("doctor: what is not as it should be on a machine is said with what fi
        "docker run --shm-size=2g"},
       {[](Facts& f) { f.shared_memory->is_writable = false; }, Level::kMissing, "/dev/shm", "written", "mount"},
       {[](Facts& f) { f.shared_memory.reset(); }, Level::kMissing, "/dev/shm", "not there", "mount -t tmpfs"},
+      {[](Facts& f) {
+         f.system_trouble = process::SystemTrouble{"the system call pidfd_open is refused here", "use Linux 5.4"};
+       },
+       Level::kMissing, "system calls", "pidfd_open", "use Linux 5.4"},
       {[](Facts& f) { f.huge_pages = "never"; }, Level::kAdvice, "huge pages", "never", "echo madvise"},
       {[](Facts& f) { f.overcommit = 2; }, Level::kAdvice, "overcommit", "is 2", "sysctl vm.overcommit_memory=0"},
       {[](Facts& f) { f.panic_on_oom = 1; }, Level::kMissing, "out of memory", "panic_on_oom", "vm.panic_on_oom=0"},
