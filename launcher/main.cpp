@@ -20,6 +20,7 @@
 #include "launcher/cli/verb_table.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/keeper/keeper_main.hpp"
+#include "launcher/process/init_process.hpp"
 
 namespace {
 
@@ -34,11 +35,22 @@ void open_standard_streams() {
   if (fd >= 0) ::close(fd);
 }
 
+/// What the caller had blocked or ignored is not meant for us: a SIGTERM that is blocked would never be heard, and of
+/// children that are ignored (SIGCHLD) the kernel keeps no exit status.
+void reset_signals() {
+  sigset_t none;
+  sigemptyset(&none);
+  (void)::sigprocmask(SIG_SETMASK, &none, nullptr);  // Ignoring: it cannot fail with these arguments.
+  (void)std::signal(SIGCHLD, SIG_DFL);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace sgd::cli;
   open_standard_streams();
+  reset_signals();
+  sgd::process::work_below_init();
   (void)std::signal(SIGXFSZ, SIG_IGN);  // A limit on files (ulimit -f) is said by the write that it refuses.
   std::vector<std::string> words = verb_first({argv + 1, argv + argc});
   const std::string verb = words.empty() ? "" : words.front();

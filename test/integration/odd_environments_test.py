@@ -7,6 +7,7 @@ import os
 import pwd
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import unittest
@@ -26,6 +27,14 @@ print("rank", os.environ["RANK"])
 
 def limited(kind, value):
     return lambda: resource.setrlimit(kind, (value, value))
+
+
+class SignalsAway:
+    """A caller that waits for its own signals and children in a way of its own."""
+
+    def enter(self):
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 class OddEnvironmentsTest(LaunchTest):
@@ -181,6 +190,17 @@ class OddEnvironmentsTest(LaunchTest):
         self.shown()
         said = self.run_odd(["-n", 2, script], before=limited(resource.RLIMIT_NOFILE, 64), expect=2)
         self.assertIn("only 64 files may be open (ulimit -n)", said)
+
+    def test_signals_that_the_caller_has_blocked_or_ignored(self):
+        """A blocked SIGTERM was never heard, and a keeper whose exit status is gone was taken for one that could not start."""
+        launch = self.start("-n", 2, "--", "sleep", "1000", group=SignalsAway())
+        launch.wait_for_event("worker_started", count=2)
+        launch.process.terminate()
+        self.assertEqual(launch.wait(), 128 + signal.SIGTERM, launch.said())
+        launch.wait_until_gone()
+        once = '[ -e "$0" ] || { touch "$0"; kill -9 $PPID; sleep 1000; }'
+        again = self.run_to_end("-n", 1, "--max-failures", 1, "--", "sh", "-c", once, self.path("mark"), run_dir="again", group=SignalsAway())
+        self.assertEqual([event["message"] for event in again.events("failure")], ["signal 9 (SIGKILL), keeper"])
 
     def test_a_launcher_in_a_rank_of_a_launcher(self):
         script = self.write("show.py", SHOW)
