@@ -16,6 +16,7 @@
 #include "launcher/net/tcp_link.hpp"
 #include "launcher/process/cgroup_leaf.hpp"
 #include "launcher/process/clock.hpp"
+#include "launcher/process/cpu_quota.hpp"
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/heap_trim.hpp"
 #include "launcher/process/process_tree.hpp"
@@ -264,7 +265,7 @@ core::AgentFacts AgentDaemon::facts() const {
   facts.allowed_cores = process::allowed_cores();
   facts.is_shared = !options_.is_for_one_run;
   facts.counts_cpus = !options_.slots;
-  facts.slots = options_.slots.value_or(static_cast<int>(facts.allowed_cores.size()));
+  facts.slots = options_.slots.value_or(process::usable_cpus());
   facts.orphan_timeout = options_.orphan_timeout;
   facts.returns_within = options_.orphan_timeout;
   facts.gpus = options_.gpus;

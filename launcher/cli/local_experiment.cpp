@@ -15,7 +15,7 @@
 #include "launcher/core/claims.hpp"
 #include "launcher/core/failure.hpp"
 #include "launcher/net/embedded_link.hpp"
-#include "launcher/process/cpu_set.hpp"
+#include "launcher/process/cpu_quota.hpp"
 #include "launcher/process/heard_signals.hpp"
 
 namespace sgd::cli {
@@ -150,7 +150,7 @@ int LocalExperiment::slots() const {
   if (options_.slots) return *options_.slots;
   const job::JobSpec& job = experiment_.job;
   const std::int64_t workers = job.num_workers;
-  const auto cores = static_cast<std::int64_t>(process::allowed_cores().size());
+  const std::int64_t cores = process::usable_cpus();
   const std::int64_t room = std::max<std::int64_t>(1, cores / std::max<std::int64_t>(1, workers * job.per_worker.cpus));
   return static_cast<int>(std::min<std::int64_t>(workers * read_or(job.tune, "concurrent", room), core::kNodeUnitsMax));
 }

@@ -20,6 +20,7 @@
 #include "launcher/core/process_rules.hpp"
 #include "launcher/net/embedded_link.hpp"
 #include "launcher/process/clock.hpp"
+#include "launcher/process/cpu_quota.hpp"
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/heard_signals.hpp"
 #include "launcher/storage/run_succession.hpp"
@@ -92,9 +93,16 @@ void LocalRun::say_beginning() {
   console_.narrate(fmt::format("sgd-launch: run {}: {}{} worker{} on this machine, files in {}", place_.id, from,
                                job_.num_workers, job_.num_workers == 1 ? "" : "s", shown_dir_));
   const int cores = static_cast<int>(process::allowed_cores().size());
-  if (job_.num_workers * job_.per_worker.cpus > cores)
+  const int wanted = job_.num_workers * job_.per_worker.cpus;
+  if (wanted > cores)
     console_.complain("warning", fmt::format("{} workers of {} cpu on {} cores: their shares overlap", job_.num_workers,
                                              job_.per_worker.cpus, cores));
+  else if (const auto quota = process::cpu_quota(); quota && wanted > *quota)
+    console_.complain("warning",
+                      fmt::format("{} worker{} of {} cpu within a quota of {:.3g} CPUs (control group): the kernel "
+                                  "holds up {} steps",
+                                  job_.num_workers, job_.num_workers == 1 ? "" : "s", job_.per_worker.cpus, *quota,
+                                  job_.num_workers == 1 ? "its" : "their"));
 }
 
 void LocalRun::submit() {

@@ -10,7 +10,7 @@
 #include "common/json/words.hpp"
 #include "launcher/cli/verb_table.hpp"
 #include "launcher/core/core_allocation.hpp"
-#include "launcher/process/cpu_set.hpp"
+#include "launcher/process/cpu_quota.hpp"
 #include "launcher/process/node_resources.hpp"
 
 namespace sgd::cli {
@@ -287,7 +287,7 @@ void name_program(const ParsedArguments& parsed, RunOptions& options, Diagnostic
 }
 
 Result<int> workers_per_node(const std::string& word, bool is_command) {
-  const int cores = static_cast<int>(process::allowed_cores().size());
+  const int cores = process::usable_cpus();
   if (word == "cpu" || (word == "auto" && !is_command)) return cores;
   if (word == "xpu") return Error{"there is no way to count XPUs here: give their number"};
   const auto gpus = process::gpus(std::getenv("CUDA_VISIBLE_DEVICES"));

@@ -109,7 +109,10 @@ Result<std::string> other_base(const std::string& folder, const std::string& beg
   for (int i = 0; i < kNamesTried; ++i) {
     const std::string path = folder + "/" + begin + random_name();
     if (::mkdir(path.c_str(), 0700) == 0) return path;
-    if (errno != EEXIST) return system_error("cannot create " + path);
+    if (errno == EEXIST) continue;
+    Error refused = system_error("cannot create " + path);
+    refused.message += "; name a folder of this account's own in XDG_RUNTIME_DIR";
+    return refused;
   }
   return Error{"cannot make a private folder in " + folder, EEXIST};
 }

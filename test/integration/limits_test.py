@@ -13,7 +13,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cgroup import Group
-from harness import CONFIGS, LaunchTest, wait_for
+from harness import AGENT, CONFIGS, LIMIT_S, LaunchTest, wait_for
 
 MIB = 1 << 20
 
@@ -127,6 +127,24 @@ class LimitsTest(LaunchTest):
         self.assertEqual(launch.events("failure"), [])
         self.assertIn("of output dropped: ", launch.stderr())
         self.assertIn("File too large", launch.stderr())
+
+    def test_memory_that_ranks_share_counts_as_a_file(self):
+        launch = self.run_to_end(os.path.join(CONFIGS, "fashion_mnist.json"), expect=1, group=ShellLimit(resource.RLIMIT_FSIZE, 300 << 10))
+        self.assertIn("File too large: raise the limit on the size of files (ulimit -f)", launch.stderr())
+
+    def test_a_quota_of_the_cores_counts_where_cores_are_counted(self):
+        """`docker run --cpus`, the CPU limit of a pod: all cores are seen, and there were as many workers."""
+        group = self.group("cpu", 50_000)
+        launch = self.run_to_end("-n", "cpu", "--", "echo", "a worker", group=group)
+        self.assertEqual(launch.stdout(), b"0: a worker\n")
+        self.assertIn("warning: 1 worker of 1 cpu within a quota of 0.5 CPUs (control group): the kernel holds up its steps", launch.stderr())
+
+    def test_an_agent_offers_what_its_quota_leaves(self):
+        words = ("--join", "unix:" + self.path("none.sock"), "--name", "pod", "--state-dir", self.path("agent"))
+        agent = self.start(*AGENT, *words, run_dir=None, group=self.group("cpu", 150_000))
+        wait_for(lambda: "node pod: 1 slots" in agent.said(), LIMIT_S, "the agent's slots")
+        agent.process.send_signal(signal.SIGTERM)
+        self.assertEqual(agent.wait(), 0)
 
     def test_limits_of_the_shell_are_said_before_anything_is_made(self):
         launch = self.run_to_end("-n", 2, "--", "true", expect=2, group=ShellLimit(resource.RLIMIT_NOFILE, 16))

@@ -8,9 +8,9 @@ ROOT = "/sys/fs/cgroup"
 
 
 class Group:
-    """`controller` is "memory" (limit in bytes) or "pids" (limit in processes). `folder` is None where it cannot be made."""
+    """`controller` is "memory" (limit in bytes), "pids" (processes) or "cpu" (microseconds of each 100,000). `folder` is None where it cannot be made."""
 
-    FILES = {"memory": ("memory.limit_in_bytes", "memory.max"), "pids": ("pids.max", "pids.max")}
+    FILES = {"memory": ("memory.limit_in_bytes", "memory.max"), "pids": ("pids.max", "pids.max"), "cpu": ("cpu.cfs_quota_us", "cpu.max")}
 
     def __init__(self, controller, limit):
         self.folder = None

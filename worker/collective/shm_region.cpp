@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <limits>
 
 #include <fmt/format.h>
@@ -59,7 +60,9 @@ void ShmRegion::prepare(int fd, Generation generation, int local_world_size, std
   const std::size_t wanted = bytes(local_world_size, gradient_count);
   // A region that is large enough stays: its pages are there already.
   if (static_cast<std::size_t>(info.st_size) < wanted && ::ftruncate(fd, static_cast<off_t>(wanted)) != 0) {
-    throw CollectiveSetupError(system_error(fmt::format("cannot give the shared region {} bytes", wanted)).message);
+    Error error = system_error(fmt::format("cannot give the shared region {} bytes", wanted));
+    if (error.code == EFBIG) error.message += ": raise the limit on the size of files (ulimit -f)";
+    throw CollectiveSetupError(error.message);
   }
   const std::size_t header = header_bytes(local_world_size);
   std::byte* base = map_region(fd, header);

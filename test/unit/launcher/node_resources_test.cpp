@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "launcher/process/cpu_quota.hpp"
 #include "test/unit/common/temporary_folder.hpp"
 
 using namespace sgd;
@@ -24,6 +25,35 @@ TEST_CASE("node resources: memory is the machine's, or less where the cgroup has
   CHECK(memory() == 1024 * 1024);
   folder.write("cgroup/job/memory.max", "4294967296\n");
   CHECK(memory() == 2048 * 1024);
+}
+
+TEST_CASE("node resources: a quota of the cores is the least of all groups around us") {
+  const test::TemporaryFolder folder;
+  const auto quota = [&] { return process::cpu_quota(folder.path("proc"), folder.path("cgroup")); };
+  CHECK_FALSE(quota());
+  folder.write("proc/self/cgroup", "0::/pod/box\n");
+  folder.write("cgroup/pod/box/cpu.max", "max 100000\n");
+  CHECK_FALSE(quota());
+  folder.write("cgroup/pod/cpu.max", "50000 100000\n");
+  CHECK(quota() == 0.5);
+  folder.write("cgroup/pod/box/cpu.max", "20000 80000\n");
+  CHECK(quota() == 0.25);
+  folder.write("proc/self/cgroup", "9:cpu,cpuacct:/pod\n8:cpuset:/\n0::/pod\n");
+  folder.write("cgroup/cpu/pod/cpu.cfs_quota_us", "250000\n");
+  folder.write("cgroup/cpu/pod/cpu.cfs_period_us", "100000\n");
+  CHECK(quota() == 2.5);
+  folder.write("cgroup/cpu/pod/cpu.cfs_quota_us", "-1\n");
+  CHECK(quota() == 0.5);
+  folder.write("proc/self/cgroup", "0::/of/the/host\n");
+  folder.write("cgroup/cpu.max", "300000 100000\n");
+  CHECK(quota() == 3.0);
+}
+
+TEST_CASE("node resources: of a quota whole CPUs count, and one at least") {
+  CHECK(process::cpus_within(std::nullopt, 8) == 8);
+  CHECK(process::cpus_within(16.0, 8) == 8);
+  CHECK(process::cpus_within(2.5, 8) == 2);
+  CHECK(process::cpus_within(0.5, 8) == 1);
 }
 
 TEST_CASE("node resources: GPUs are those that are named, else those that NVML counts") {

@@ -127,6 +127,7 @@ TEST_CASE("where somebody else has made the parent of runtime folders, it is ano
   CHECK(runtime_base("", dir.file(".")).value() == base.value());
   std::filesystem::remove(usual);
   CHECK(runtime_base("", dir.file(".")).value() == dir.file("./sgd-" + std::to_string(::geteuid())));
+  CHECK_THAT(runtime_base("", "/proc").error().message, Catch::Contains("name a folder of this account's own in XDG"));
 }
 
 TEST_CASE("a socket's path that is longer than the kernel takes is refused by name", "[process]") {
