@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -164,20 +165,33 @@ Error explain_spawn_failure(const SpawnOptions& options, const std::string& path
   return explain_exec_failure(relative ? options.workdir + "/" + path : path, code);
 }
 
+/// What Boost throws: its event loop, or its own pidfd, could not be made. A child that runs by then would be nobody's.
+Error end_unwatched(const std::string& path, pid_t pid, const boost::system::error_code& refused) {
+  if (pid <= 0) return {fmt::format("cannot start {}: {}", path, refused.message()), refused.value()};
+  // Boost does not tell why it had none. Where we get one, the loop that is gone had taken the last descriptor.
+  const auto watched = pidfd_open(pid);
+  (void)::kill(pid, SIGKILL);  // Ignoring: it may have ended by itself.
+  (void)::waitpid(pid, nullptr, 0);
+  const int code = watched ? EMFILE : watched.error().code;
+  return {fmt::format("cannot start {}: it cannot be watched: {}", path, std::strerror(code)), code};
+}
+
 Result<pid_t> launch(const std::string& path, const std::vector<std::string>& argv, ChildPlan& plan,
                      const SpawnOptions& options) {
   std::vector<const char*> arguments;
   for (const std::string& argument : argv) arguments.push_back(argument.c_str());
   arguments.push_back(nullptr);
-  boost::asio::io_context context;
   bp::posix::default_launcher launcher;
   boost::system::error_code error;
-  {
+  try {
+    boost::asio::io_context context;
     SignalsBlocked blocked;
     auto process =
         launcher(context.get_executor(), error, boost::filesystem::path(path), arguments.data(), Initializer{plan});
     // tidy: allow detach: the caller owns the child by its pidfd; this object's destructor would kill it.
     (void)process.detach();
+  } catch (const boost::system::system_error& refused) {
+    return end_unwatched(path, launcher.pid, refused.code());
   }
   if (!error) return static_cast<pid_t>(launcher.pid);
   if (launcher.pid > 0) (void)::waitpid(launcher.pid, nullptr, 0);  // The launcher leaves a failed child as a zombie.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "launcher/process/clock.hpp"
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/pidfd.hpp"
+#include "launcher/process/process_tree.hpp"
 #include "launcher/process/spawn.hpp"
 #include "launcher/process/unix_socket.hpp"
 
@@ -194,4 +196,27 @@ TEST_CASE("a child dies with us unless told otherwise, and survives being forgot
     CHECK(keeper_test::wait_gone(child, 5s));
     while (const pid_t ended = peek_ended_child()) reap_child(ended);
   }
+}
+
+TEST_CASE("a program that cannot be watched for want of descriptors is not left running", "[process]") {
+  const std::size_t children = descendants(::getpid()).size();
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const int lowest_free = UniqueFd(::dup(STDERR_FILENO)).get();
+  SpawnOptions options;
+  options.argv = {"true"};
+  bool has_started = false;
+  for (rlim_t room = 0; room < 32 && !has_started; ++room) {
+    const rlimit tight{static_cast<rlim_t>(lowest_free) + room, before.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &tight) == 0);
+    auto child = spawn(options);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+    has_started = child.ok();
+    if (has_started)
+      CHECK(wait_for(child.value()).exit_code == 0);
+    else
+      CHECK_THAT(child.error().message, Catch::Contains("Too many open files"));
+    CHECK(descendants(::getpid()).size() == children);
+  }
+  CHECK(has_started);
 }
