@@ -83,6 +83,13 @@ class Memory:
     def headers(self, local):
         return {header.key: (slot, header) for slot in (0, 1) for header in [self.header(local, slot)] if header}
 
+    def held(self, local, key):
+        """Slot and header of a commit."""
+        found = self.headers(local).get(key)
+        if found is None:
+            raise ValueError(f"sgd_launch: local rank {local} has written over its copy in memory of call {key[1]} while it was read")
+        return found
+
     def common(self):
         """The newest commit that all ranks of the node hold, which must stay; None where there is none."""
         keys = set.intersection(*(set(self.headers(local)) for local in range(self.local_world)))
@@ -139,7 +146,7 @@ class Memory:
 
     def read(self, local, key):
         """The commit as a Record of the mapped slot: what is not copied out is gone with the next but one commit."""
-        slot, header = self.headers(local)[key]
+        slot, header = self.held(local, key)
         size = HEADER_BYTES + header.data_bytes + header.text_bytes
         mapped = mmap.mmap(self.fd, size, offset=self.area(local, 1 + slot))
         text = mapped[HEADER_BYTES + header.data_bytes:]

@@ -118,6 +118,10 @@ class Saver:
         for other in others:
             name = rank_file(other.info["rank"])
             files.append((name, *write_file(os.path.join(temporary, name), other, self.per_rank, sync=False)))
+        for local in range(self.memory.local_world):
+            # A rank that had looked for a free slot before this commit was pinned may have written over it; it clears the stamp
+            # before: what is stamped now has been whole all the time.
+            self.memory.held(local, key)
         self.memory.pin(0)  # A disk that is slow from here on holds up no commit.
         for name, _, _ in files:
             sync(os.path.join(temporary, name))

@@ -172,6 +172,28 @@ class Saving(unittest.TestCase):
         self.assertEqual(said.getvalue().count("a checkpoint has failed"), 1, said.getvalue())
         self.assertIn("IndexError: leaf 7", said.getvalue())
 
+    def test_a_commit_that_is_written_over_is_no_checkpoint(self):
+        """By a rank that had looked for a free slot before the commit was pinned: before it is read, or while it is."""
+        def fill(call):
+            info = {"call": call, "step": call, "epoch": 0, "world": 1, "rank": 0}
+            self.memory.write(0, Packed({"numbers": array.array("q", [call] * 10)}, info), 1, 1)
+
+        def over(function):
+            def first(*arguments, **options):
+                fill(2)
+                return function(*arguments, **options)
+            return first
+
+        for owner, name in ((self.memory, "read"), (sgd_launch_saver, "write_file")):
+            said, self.told[:] = io.StringIO(), []
+            fill(1)
+            with mock.patch.object(owner, name, over(getattr(owner, name))), contextlib.redirect_stderr(said):
+                self.saver.save((1, 1), 0.0)
+                self.assertTrue(self.saver.wait(10), "the copy is never done")
+            self.assertEqual((self.told, said.getvalue()), (["checkpoint_failed"], ""))
+            written = os.listdir(self.saver.folder) if os.path.isdir(self.saver.folder) else []
+            self.assertEqual([one for one in written if one[0] != "."], [])
+
     def epochs_saved(self, restores, commits, begins_with=0):
         """Those of the checkpoints of a State alone on its node: three epochs of so many commits each."""
         saved, values, fd = [], {}, os.memfd_create("memory")
