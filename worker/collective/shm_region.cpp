@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <limits>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -140,8 +141,13 @@ float* ShmRegion::gradients(int rank) {
 }
 
 void ShmRegion::populate(int rank) {
-  // Before Linux 5.14 pages come by faults.
-  (void)::madvise(gradients(rank), gradient_bytes(gradient_count_), MADV_POPULATE_WRITE);  // Ignoring: only faster.
+  // The system's pages may be larger than ours: the first one may begin in another rank's part, which stays as it is.
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto offset = static_cast<std::size_t>(reinterpret_cast<std::byte*>(gradients(rank)) - base_);
+  const std::size_t begin = offset / page * page;
+  const std::size_t length = offset - begin + gradient_bytes(gradient_count_);
+  // Ignoring any other error: before Linux 5.14 pages come by faults.
+  if (::madvise(base_ + begin, length, MADV_POPULATE_WRITE) != 0 && errno == EFAULT) throw std::bad_alloc();
 }
 
 }  // namespace sgd::worker

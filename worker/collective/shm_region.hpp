@@ -67,7 +67,8 @@ class ShmRegion {
   /// The gradients of a rank.
   [[nodiscard]] float* gradients(int rank);
   /// Maps all pages of a rank's gradients at once: half of the cost of a fault for each. Where a former generation has
-  /// used the region it has them already.
+  /// used the region it has them already. Throws std::bad_alloc where there is no memory for them: the first write to
+  /// one would be a SIGBUS.
   void populate(int rank);
 
  private:

@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <functional>
+#include <new>
 #include <thread>
 
 #include "test/unit/worker/collective_checks.hpp"
@@ -69,6 +70,18 @@ TEST_CASE("shm: a region serves one generation after the other, also of other si
       testing::check_collective(collective);
     }));
   }
+}
+
+TEST_CASE("shm: pages that cannot be had are an error, not a signal at the first write") {
+  const testing::Memory memory;
+  constexpr std::size_t kCount = 100'000;
+  ShmRegion::prepare(memory.fd(), kGeneration, 2, kCount);
+  ShmRegion region(memory.fd(), kGeneration, 2, kCount);
+  region.populate(0);
+  region.populate(1);
+  // The same as where the system has no memory left: behind the file's end there is none.
+  REQUIRE(::ftruncate(memory.fd(), static_cast<off_t>(ShmRegion::bytes(2, kCount) / 2)) == 0);
+  CHECK_THROWS_AS(region.populate(1), std::bad_alloc);
 }
 
 TEST_CASE("shm: an abort from another thread releases a rank that waits, spinning or asleep") {
