@@ -35,12 +35,15 @@ BFloat16 narrow_to(float value, BFloat16) {
 }
 
 float widen(Float16 value) {
-  // The exponent is moved by a multiplication, which also makes small numbers right.
-  const std::uint32_t magnitude = (value.bits & 0x7fffu) << 13;
-  const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
-  const std::uint32_t special = magnitude >= 0x0f80'0000 ? 0x7f80'0000u : 0u;
+  const std::uint32_t magnitude = value.bits & 0x7fffu;
+  const std::uint32_t exponent = magnitude >= 0x7c00 ? 0x7000'0000u : 0x3800'0000u;  // Infinity and NaN, or a number.
+  // One below the normal halves gets the leading bit of the smallest of them, which is subtracted again. No operand is
+  // below the normal floats: the CPU may take such for zeros (torch.set_flush_denormal).
+  const std::uint32_t is_small = magnitude < 0x0400 ? 0xffff'ffffu : 0u;
+  const auto with_lead = std::bit_cast<float>((magnitude << 13) + exponent + (is_small & 0x0080'0000u));
+  const float wide = with_lead - std::bit_cast<float>(is_small & 0x3880'0000u);
   const std::uint32_t sign = (value.bits & 0x8000u) << 16;
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | special | sign);
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(wide) | sign);
 }
 Float16 narrow_to(float value, Float16) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
