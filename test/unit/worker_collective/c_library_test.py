@@ -210,6 +210,32 @@ class CLibraryTest(RanksTest):
             with self.subTest(harm):
                 self.assertIn(expected, self.values(self.start(2, work, harm=harm))[0])
 
+    def test_two_aborts_at_once_give_the_whole_words_of_the_first(self):
+        """Whoever is second goes on while the first still writes, who is held up here, or has been killed."""
+        state_at, words_at, begun, whole = 196, 200, 1, 2  # Of the reason, in page 0 of the memory.
+
+        def barrier(group):
+            try:
+                run(group, collective.BARRIER, collective.UINT8)
+            except collective.CollectiveError as error:
+                errors.append(str(error))
+
+        for words in ("the first one's words", None):
+            fd, errors = collective.create(2, 7), []
+            groups = [collective.Group(fd, 7, rank, [os.getpid()] * 2) for rank in (0, 1)]
+            os.pwrite(fd, struct.pack("=I", begun), state_at)
+            groups[0].abort("the second one's words")
+            waiting = threading.Thread(target=barrier, args=(groups[1],))
+            waiting.start()
+            if words:
+                os.pwrite(fd, words.encode(), words_at)
+                os.pwrite(fd, struct.pack("=I", whole), state_at)
+            waiting.join()
+            self.assertEqual(errors, ["barrier of rank 1 ended: " + (words or "a rank has aborted the group, and has not said why")])
+            for group in groups:
+                group.close()
+            os.close(fd)
+
     def test_different_calls_are_named_on_every_rank(self):
         def work(group):
             kind = collective.FLOAT32

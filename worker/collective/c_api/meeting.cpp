@@ -1,6 +1,7 @@
 #include "worker/collective/c_api/meeting.hpp"
 
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,6 +28,8 @@ constexpr std::uint64_t kArrivals = (std::uint64_t{1} << kArrivalBits) - 1;
 static_assert(kPeersMax <= static_cast<int>(kArrivals));
 // Between two looks whether a missing rank's process has ended.
 constexpr Duration kSleepLongest = std::chrono::milliseconds(10);
+// Two ranks may abort at once: for the words of the one that is still writing them.
+constexpr Duration kReasonLongest = std::chrono::seconds(1);
 constexpr std::size_t kNamedRanks = 16;
 
 // -1 where the process is gone, or the kernel is older than 5.3: then its number alone is asked.
@@ -156,10 +159,12 @@ bool Meeting::pass(Duration longest) {
 }
 
 void Meeting::abort(const std::string& reason) noexcept {
-  if (words_.reason_taken.exchange(1, std::memory_order_acq_rel) == 0) {
+  std::uint32_t none = kNoReason;
+  if (words_.reason_state.compare_exchange_strong(none, kReasonBegun, std::memory_order_relaxed)) {
     const std::size_t bytes = std::min(reason.size(), sizeof(words_.reason) - 1);
     std::memcpy(words_.reason, reason.data(), bytes);
     words_.reason[bytes] = 0;
+    words_.reason_state.store(kReasonWhole, std::memory_order_release);
   }
   words_.epoch.fetch_or(kAborted, std::memory_order_seq_cst);
   futex_wake_all(words_.epoch);
@@ -169,10 +174,18 @@ void Meeting::throw_if_ended(std::uint32_t epoch) {
   // Who throws for a mismatch may end, and be found missing then: the mismatch is the cause, whichever is seen first.
   if ((epoch & kMismatched) != 0) throw_mismatched();
   if ((epoch & kAborted) != 0) {
-    const std::string reason(words_.reason, ::strnlen(words_.reason, sizeof(words_.reason)));
     throw CollectiveError(std::string(name_of_peer_operation(static_cast<std::uint32_t>(call_.operation))) +
-                          " of rank " + std::to_string(rank_) + " ended: " + reason);
+                          " of rank " + std::to_string(rank_) + " ended: " + reason_of_abort());
   }
+}
+
+std::string Meeting::reason_of_abort() const {
+  const TimePoint end = clock_now() + kReasonLongest;
+  while (words_.reason_state.load(std::memory_order_acquire) != kReasonWhole) {
+    if (clock_now() >= end) return "a rank has aborted the group, and has not said why";
+    ::sched_yield();
+  }
+  return std::string(words_.reason, ::strnlen(words_.reason, sizeof(words_.reason)));
 }
 
 void Meeting::throw_mismatched() {

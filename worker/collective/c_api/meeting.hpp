@@ -39,6 +39,8 @@ class Meeting {
  private:
   [[nodiscard]] bool is_released();
   void throw_if_ended(std::uint32_t epoch);
+  /// Of the rank that was the first to abort, which may not have written it to its end yet.
+  [[nodiscard]] std::string reason_of_abort() const;
   [[noreturn]] void throw_mismatched();
   [[noreturn]] void throw_timed_out();
   [[nodiscard]] bool is_missing(int rank);

@@ -22,7 +22,7 @@ struct Stamp {
   std::uint32_t layout;              ///< Of which version of this library.
   std::uint32_t size;
 };
-constexpr std::uint32_t kLayout = 2;
+constexpr std::uint32_t kLayout = 3;
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
               "The words are shared by processes.");

@@ -18,14 +18,19 @@ namespace sgd::worker {
 inline constexpr int kPeersMax = 1024;
 inline constexpr std::size_t kSlotBytes = std::size_t{1} << 20;
 
+/// Of MeetingWords::reason_state.
+inline constexpr std::uint32_t kNoReason = 0;
+inline constexpr std::uint32_t kReasonBegun = 1;
+inline constexpr std::uint32_t kReasonWhole = 2;
+
 /// Words that all ranks change. `epoch` is what waiters poll and sleep on: bit 0 is "aborted", bit 1 "came for
 /// different calls", the rest counts meetings.
 struct MeetingWords {
   alignas(64) std::atomic<std::uint64_t> arrived;  ///< Ranks in the meeting now, and above them the sum of their calls.
   alignas(64) std::atomic<std::uint32_t> epoch;
   alignas(64) std::atomic<std::uint32_t> sleepers;  ///< Ranks that may be in a futex wait.
-  std::atomic<std::uint32_t> reason_taken;          ///< Who comes first writes `reason`, and then aborts.
-  char reason[448];                                 ///< Terminated; valid once the group is aborted.
+  std::atomic<std::uint32_t> reason_state;          ///< Who comes first writes `reason`, and then aborts.
+  char reason[448];                                 ///< Terminated; valid once its state is kReasonWhole.
 };
 
 /// One rank's own line.
