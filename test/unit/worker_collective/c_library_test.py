@@ -297,6 +297,21 @@ class CLibraryTest(RanksTest):
         pipe = os.pipe()
         self.assertEqual(self.values(self.start(2, work)), [(False, 2, 1), (None, 2, 1)])
 
+    def test_a_time_out_that_a_clock_cannot_count_is_a_long_one(self):
+        def work(group):
+            group.set_timeout(1 << 62)
+            request = collective.make_request(collective.BARRIER)
+            if group.rank == 0:
+                was_done = group.start(request, 1000)
+                os.write(pipe[1], b"x")
+                group.finish()
+                return was_done
+            os.read(pipe[0], 1)
+            return group.run(request)
+
+        pipe = os.pipe()
+        self.assertEqual(self.values(self.start(2, work)), [False, None])
+
     def test_an_all_to_all_counts_by_its_own_sizes_whatever_others_have_gone_on_to(self):
         fd, kind = collective.create(2, 7), collective.FLOAT32
         groups = [collective.Group(fd, 7, rank, [os.getpid()] * 2) for rank in (0, 1)]

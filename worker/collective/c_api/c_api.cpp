@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -32,8 +33,15 @@ void leave_text(char* error, std::size_t error_bytes, const char* text) {
   error[bytes] = 0;
 }
 
+/// Longer than any run, and in nanoseconds far from the largest number.
+constexpr sgd::Duration kForEver = std::chrono::hours(24 * 365 * 30);
+
+template <typename Unit>
+sgd::Duration time_of(std::int64_t count, std::int64_t least) {
+  return Unit(std::clamp<std::int64_t>(count, least, std::chrono::duration_cast<Unit>(kForEver).count()));
+}
 sgd::Duration microseconds_of(std::int64_t microseconds) {
-  return std::chrono::microseconds(std::max<std::int64_t>(microseconds, 0));
+  return time_of<std::chrono::microseconds>(microseconds, 0);
 }
 
 template <typename Action>
@@ -84,7 +92,7 @@ SGDC_EXPORT SgdcGroup* sgdc_open(int fd, uint64_t token, int rank, int size, con
 }
 
 SGDC_EXPORT void sgdc_set_timeout(SgdcGroup* group, int64_t milliseconds) {
-  group->group->set_timeout(std::chrono::milliseconds(std::max<std::int64_t>(milliseconds, 1)));
+  group->group->set_timeout(time_of<std::chrono::milliseconds>(milliseconds, 1));
 }
 
 SGDC_EXPORT int sgdc_start(SgdcGroup* group, const SgdcRequest* request, int64_t microseconds) {
