@@ -46,8 +46,10 @@ bool tells_nothing(const std::error_code& error) {
   return process::is_shortage(error.value()) || error.value() == EIO;
 }
 
+}  // namespace
+
 /// What has come of one look.
-struct Found {
+struct FoundFiles {
   std::vector<std::string> files;
   std::string trouble;  ///< Why not everything could be looked at.
 
@@ -56,16 +58,18 @@ struct Found {
   }
 };
 
+namespace {
+
 /// Calls `visit(name)`; what a folder loses meanwhile ends it.
 template <class Visit>
-void for_each_in(const std::string& folder, Found& found, Visit visit) {
+void for_each_in(const std::string& folder, FoundFiles& found, Visit visit) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
     visit(at->path().filename().string());
   found.note(folder, error);
 }
 
-void look_for_logs(const std::string& run_dir, const FollowSelection& selection, Found& found) {
+void look_for_logs(const std::string& run_dir, const FollowSelection& selection, FoundFiles& found) {
   for_each_in(run_dir + "/logs", found, [&](const std::string& generation) {
     for_each_in(run_dir + "/logs/" + generation, found, [&](const std::string& name) {
       std::string file = "logs/" + generation + "/" + name;
@@ -75,7 +79,7 @@ void look_for_logs(const std::string& run_dir, const FollowSelection& selection,
 }
 
 /// It does not grow: a checkpoint that has its name is whole.
-void look_for_checkpoint(const std::string& run_dir, const std::string& checkpoint, Found& found) {
+void look_for_checkpoint(const std::string& run_dir, const std::string& checkpoint, FoundFiles& found) {
   for_each_in(run_dir + "/" + checkpoint, found,
               [&](const std::string& name) { found.files.push_back(checkpoint + "/" + name); });
 }
@@ -111,7 +115,7 @@ struct RunFollower::Reading {
   bool looks = false;
   std::uint64_t room = 0;
   std::vector<File> files;
-  Found found;
+  FoundFiles found;
 
   void carry_out() {
     if (looks && selection.logs) look_for_logs(run_dir, selection, found);

@@ -61,11 +61,11 @@ Status read_row(const StateRow& row, T& out) {
 
 namespace sgd::codec {
 template <>
-inline constexpr auto kMessage<storage::SavedRest> = message(
-    "", required("time_to_be_back", &storage::SavedRest::time_to_be_back),
-    required("finished", &storage::SavedRest::finished),
-    optional("finished_trials", &storage::SavedRest::finished_trials),
-    required("submissions", &storage::SavedRest::submissions));
+inline constexpr auto kMessage<storage::SavedRest> =
+    message("", required("time_to_be_back", &storage::SavedRest::time_to_be_back),
+            required("finished", &storage::SavedRest::finished),
+            optional("finished_trials", &storage::SavedRest::finished_trials),
+            required("submissions", &storage::SavedRest::submissions));
 template <>
 inline constexpr auto kMessage<storage::RunEntry> = message("", required("machine", &storage::RunEntry::machine),
                                                             required("ticket", &storage::RunEntry::ticket));

@@ -167,8 +167,8 @@ class ExperimentBench : public CoordinatorBench {
     for (const nlohmann::ordered_json& event : events("trial_ended")) {
       if (event.at("trial") != number) continue;
       told.phase = TrialPhase::kEnded;
-      for (const auto outcome : {tune::Outcome::kCompleted, tune::Outcome::kStopped, tune::Outcome::kFailed,
-                                 tune::Outcome::kCancelled})
+      for (const auto outcome :
+           {tune::Outcome::kCompleted, tune::Outcome::kStopped, tune::Outcome::kFailed, tune::Outcome::kCancelled})
         if (event.at("state") == tune::word_of(outcome)) told.outcome = outcome;
       told.iteration = event.at("iteration");
       if (!event.at("value").is_null()) told.value = event.at("value").get<double>();

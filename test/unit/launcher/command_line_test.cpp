@@ -118,8 +118,7 @@ TEST_CASE("options of a verb beside those of run end where a command begins") {
     std::size_t words_of_command;
   };
   for (const Row& row : {Row{{"--json", "-n", "1", "--", "prog"}, true, 1},
-                         Row{{"-n", "1", "--", "prog", "--json"}, false, 2},
-                         Row{{"job.json", "--json"}, true, 0}}) {
+                         Row{{"-n", "1", "--", "prog", "--json"}, false, 2}, Row{{"job.json", "--json"}, true, 0}}) {
     bool is_json = false;
     Diagnostics diagnostics;
     const auto options = cli::parse_run_options(row.words, diagnostics, {cli::flag({"--json"}, "", is_json)});
@@ -139,8 +138,7 @@ TEST_CASE("an address is refused where it was said") {
   CHECK_FALSE(cli::cluster_address("h:-6", diagnostics).has_value());
   ::unsetenv("SGD_ADDRESS");
   REQUIRE(diagnostics.items.size() == 2);
-  CHECK(diagnostics.items[0].text() ==
-        "--address: error: expected HOST:PORT, unix:PATH, auto or local, got \"h:-5\"");
+  CHECK(diagnostics.items[0].text() == "--address: error: expected HOST:PORT, unix:PATH, auto or local, got \"h:-5\"");
   CHECK(diagnostics.items[1].source == "SGD_ADDRESS");
 }
 

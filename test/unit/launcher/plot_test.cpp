@@ -59,7 +59,8 @@ TEST_CASE("plot: metrics by name") {
   const auto unknown = metrics.select({"train_los"});
   REQUIRE_FALSE(unknown.ok());
   CHECK(unknown.error().message ==
-        "no metric \"train_los\": known are epoch, train/num_samples, validate/num_samples, train_loss, last_train_loss, lr, "
+        "no metric \"train_los\": known are epoch, train/num_samples, validate/num_samples, train_loss, "
+        "last_train_loss, lr, "
         "train/step, validate/step, val_accuracy; did you mean \"train_loss\"?");
   CHECK_FALSE(metrics.select({"train/val_accuracy"}).ok());
   MetricSeries others("step");

@@ -70,7 +70,8 @@ TEST_CASE("common answer: it is made anew for each who asks alone") {
   CHECK(board.told == std::vector<std::string>{R"({"ok":true,"n":0})", R"({"ok":true,"n":1})", R"({"ok":true,"n":2})"});
 }
 
-TEST_CASE("common answer: what is gathered in parts lets others have their turn, and who asks meanwhile gets the next") {
+TEST_CASE(
+    "common answer: what is gathered in parts lets others have their turn, and who asks meanwhile gets the next") {
   Board board;
   board.parts = 3;
   board.ask();
