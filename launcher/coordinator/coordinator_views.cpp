@@ -1,0 +1,133 @@
+// CoordinatorShell: what it says of runs, from what is known of them here.
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "launcher/coordinator/coordinator_shell.hpp"
+
+namespace sgd::coordinator {
+
+std::optional<std::string> CoordinatorShell::owner_of(const RunId& id) const {
+  const auto known = runs_.find(id);
+  return known == runs_.end() ? std::nullopt : std::optional(known->second.row.owner);
+}
+
+/// Nothing for a run that the machine does not know. One that has ended, and whose summary is still on its way to the
+/// disk, is not over for those who ask.
+std::optional<RunRow> CoordinatorShell::shown(const RunId& id, const Run& run) const {
+  const storage::StoredRun& row = run.row;
+  RunRow shown{id,
+               row.name,
+               row.owner,
+               row.state,
+               core::name(core::RunPhase::kFinished),
+               "",
+               row.exit_code,
+               row.wall_s,
+               row.num_workers,
+               0,
+               row.submitted_s,
+               row.finished_s,
+               row.run_dir,
+               row.summary};
+  if (!is_live(run)) return shown;
+  shown.shot = snapshot(id, core::Ranks::kLeftOut);
+  if (!shown.shot) return row.state.empty() ? std::nullopt : std::optional(shown);
+  shown.state = "live";
+  shown.phase = core::name(shown.shot->phase);
+  shown.reason = shown.shot->reason;
+  shown.wall_s = shown.shot->wall_s;
+  shown.world_size = shown.shot->world_size;
+  return shown;
+}
+
+bool CoordinatorShell::is_live(const Run& run) {
+  return run.row.state.empty() || (run.records && run.records->is_ending());
+}
+
+/// Its id is that of its experiment, and a number.
+bool CoordinatorShell::is_trial(const RunId& id) const {
+  const std::size_t dot = id.rfind('.');
+  return dot != std::string::npos && runs_.contains(id.substr(0, dot));
+}
+
+bool CoordinatorShell::is_over(const RunId& id) const {
+  const auto known = runs_.find(id);
+  return known != runs_.end() && !is_live(known->second);
+}
+
+std::vector<CoordinatorShell::RunFolder> CoordinatorShell::folders() const {
+  std::vector<RunFolder> folders;
+  for (const auto& [id, run] : runs_)
+    if (!is_trial(id)) folders.push_back({id, run.row.run_dir, is_live(run) ? 0 : run.row.finished_s});
+  return folders;
+}
+
+std::optional<RunRow> CoordinatorShell::run(const RunId& id) const {
+  const auto known = runs_.find(id);
+  return known == runs_.end() ? std::nullopt : shown(id, known->second);
+}
+
+std::optional<std::string> CoordinatorShell::directory_of(const RunId& id) const {
+  const auto known = runs_.find(id);
+  return known == runs_.end() ? std::nullopt : std::optional(known->second.row.run_dir);
+}
+
+std::vector<RunRow> CoordinatorShell::runs(Which which) const {
+  std::vector<RunRow> rows;
+  for (const RunId& id : run_ids(which))
+    if (auto row = run(id)) rows.push_back(*std::move(row));
+  return rows;
+}
+
+std::vector<RunId> CoordinatorShell::run_ids(Which which) const {
+  std::vector<std::pair<double, RunId>> found;
+  const auto add = [&](const RunId& id, const Run& run) {
+    if ((which == Which::kAll || is_live(run)) && !is_trial(id)) found.emplace_back(run.row.submitted_s, id);
+  };
+  if (which == Which::kAll)
+    for (const auto& [id, run] : runs_) add(id, run);
+  else
+    for (const auto& [id, run] : live_) add(id, *run);
+  std::sort(found.begin(), found.end());
+  std::vector<RunId> ids;
+  ids.reserve(found.size());
+  for (auto& [submitted_s, id] : found) ids.push_back(std::move(id));
+  return ids;
+}
+
+std::map<std::string, int> CoordinatorShell::live_phases() const {
+  std::map<std::string, int> phases;
+  for (const auto& [id, run] : live_) {
+    if (!is_live(*run) || is_trial(id)) continue;
+    const auto machine = core_.state().runs_.find(id);
+    if (machine != core_.state().runs_.end())
+      ++phases[core::name(machine->second.state().phase_)];
+    else if (const auto shot = snapshot(id))  // An experiment.
+      ++phases[core::name(shot->phase)];
+  }
+  return phases;
+}
+
+std::vector<RunId> CoordinatorShell::ids(const std::string& prefix, std::size_t most) const {
+  std::vector<RunId> found;
+  if (prefix.empty()) {
+    const storage::StoredRun* newest = nullptr;
+    for (const auto& [id, run] : runs_) {
+      const bool is_newer =
+          newest == nullptr || std::tie(newest->submitted_s, newest->id) < std::tie(run.row.submitted_s, id);
+      if (is_newer && !is_trial(id)) newest = &run.row;
+    }
+    if (newest != nullptr) found.push_back(newest->id);
+    return found;
+  }
+  for (auto run = runs_.lower_bound(prefix); run != runs_.end() && run->first.starts_with(prefix); ++run) {
+    if (found.size() == most) break;
+    const bool stands_for_itself = !is_trial(run->first) || run->first.rfind('.') < prefix.size();
+    if (stands_for_itself) found.push_back(run->first);
+  }
+  return found;
+}
+
+}  // namespace sgd::coordinator
