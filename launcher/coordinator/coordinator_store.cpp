@@ -2,7 +2,6 @@
 // cut.
 
 #include <algorithm>
-#include <tuple>
 
 #include <fmt/format.h>
 #include <boost/asio/post.hpp>
