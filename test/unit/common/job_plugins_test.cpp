@@ -139,7 +139,7 @@ TEST_CASE("plugins: a function stands in place of model and operator, and needs 
   for (const char* scheduler : {R"({"type": "reduce_on_plateau"})", R"([{"type": "reduce_on_plateau"}])"})
     CHECK_THAT(with(own + R"(, "scheduler": )" + scheduler).at(0),
                Catch::Contains("\"reduce_on_plateau\" has no metric to follow with \"function\""));
-  CHECK(with(own + R"(, "scheduler": {"type": "exponential"})").empty());
+  CHECK(with(own + R"(, "scheduler": {"type": "exponential", "gamma": 0.9})").empty());
   CHECK(with(own + R"(, "validate_every": 2)").size() == 1);
   CHECK(with(own + R"(, "validate_only": true)").size() == 1);
   CHECK(with(own + R"(, "steps_per_epoch": 2)").empty());

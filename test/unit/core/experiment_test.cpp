@@ -434,7 +434,7 @@ TEST_CASE("experiment: of trials that have ended it keeps the best one, and few 
 
 TEST_CASE("experiment: pbt keeps trials that have ended, whose state others may take") {
   ExperimentBench bench(4);
-  bench.begin({{"samples", 2}, {"concurrent", 2}, {"scheduler", {{"type", "pbt"}, {"interval", 1}}}});
+  bench.begin({{"samples", 2}, {"concurrent", 2}, {"scheduler", {{"type", "pbt"}, {"interval_epochs", 1}}}});
   for (const int trial : {0, 1}) {
     bench.start(trial);
     bench.finish(trial);
