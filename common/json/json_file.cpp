@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "common/json/shallow.hpp"
+
 namespace sgd::json {
 namespace {
 
@@ -27,7 +29,14 @@ Result<std::string> text_of(int fd, const std::string& path) {
 template <class Json>
 Json parsed(const std::string& path) {
   const Result<std::string> text = text_of_file(path);
-  return Json::parse(text ? text.value() : std::string(), nullptr, false, true);
+  bool is_deep = false;
+  const auto is_kept = [&is_deep](int depth, typename Json::parse_event_t event, Json&) {
+    const bool begins = event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+    is_deep = is_deep || (begins && depth >= kFileDepthMax);
+    return !is_deep;  // Nothing of it is built.
+  };
+  Json value = Json::parse(text ? text.value() : std::string(), is_kept, false, true);
+  return is_deep ? Json(Json::value_t::discarded) : value;
 }
 
 }  // namespace

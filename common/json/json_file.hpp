@@ -11,7 +11,8 @@ namespace sgd::json {
 
 /// Error: it is no regular file, or it cannot be read.
 [[nodiscard]] Result<std::string> text_of_file(const std::string& path);
-/// Discarded where it cannot be read, or is no JSON. Comments are passed over.
+/// Discarded where it cannot be read, is no JSON, or is nested deeper than kFileDepthMax (shallow.hpp). Comments are
+/// passed over.
 [[nodiscard]] nlohmann::json read_file(const std::string& path);
 [[nodiscard]] nlohmann::ordered_json read_ordered_file(const std::string& path);
 

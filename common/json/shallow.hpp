@@ -2,9 +2,6 @@
 // Reading JSON of any origin whose depth nobody has limited: a value is copied and printed level by level, so that a
 // line of brackets alone would end the process that reads it.
 
-#include <fstream>
-#include <iterator>
-#include <string>
 #include <string_view>
 
 #include "common/json/nlohmann.hpp"
@@ -22,14 +19,6 @@ template <class Json>
 [[nodiscard]] Json parse_shallow(std::string_view text) {
   if (bracket_depth(text) > kFileDepthMax) return Json(Json::value_t::discarded);
   return Json::parse(text, nullptr, false);
-}
-
-/// The same of a whole file; discarded, too, where it cannot be read.
-template <class Json>
-[[nodiscard]] Json read_shallow(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return parse_shallow<Json>(text);
 }
 
 }  // namespace sgd

@@ -52,12 +52,15 @@ void LogPrinter::print_rest() {
 std::vector<LogPrinter::File> LogPrinter::files(int from) const {
   std::vector<File> found;
   std::error_code error;
-  for (const auto& folder : fs::directory_iterator(logs_, error)) {
-    const int generation = number_in(folder.path().filename().string(), "gen-");
+  fs::directory_iterator folder(logs_, error);
+  for (; !error && folder != fs::directory_iterator(); folder.increment(error)) {
+    const int generation = number_in(folder->path().filename().string(), "gen-");
     if (generation < std::max(from, 0) || generation != choice_.generation.value_or(generation)) continue;
-    for (const auto& file : fs::directory_iterator(folder.path(), error)) {
-      const int rank = number_in(file.path().filename().string(), "rank-");
-      if (rank >= 0 && rank == choice_.rank.value_or(rank)) found.push_back({generation, rank, file.path().string()});
+    std::error_code unread;
+    fs::directory_iterator file(folder->path(), unread);
+    for (; !unread && file != fs::directory_iterator(); file.increment(unread)) {
+      const int rank = number_in(file->path().filename().string(), "rank-");
+      if (rank >= 0 && rank == choice_.rank.value_or(rank)) found.push_back({generation, rank, file->path().string()});
     }
   }
   std::sort(found.begin(), found.end());

@@ -8,7 +8,6 @@
 #include "common/exit_codes.hpp"
 #include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
-#include "common/json/shallow.hpp"
 #include "launcher/callbacks/feed.hpp"
 #include "launcher/callbacks/run_callbacks.hpp"
 #include "launcher/cli/passing_folder.hpp"

@@ -95,7 +95,7 @@ void print_ended(const std::string& run_dir, const std::string& run, const Json&
 Json read_ended(const std::string& run_dir) {
   const std::string path = run_dir + "/summary.json";
   const Result<std::string> text = json::text_of_file(path);
-  Json summary = text ? Json::parse(text.value(), nullptr, false) : Json();
+  Json summary = text ? parse_shallow<Json>(text.value()) : Json();
   if (summary.is_object()) return summary;
   Json lost = {{"schema_version", 1},
                {"run", run_dir.substr(run_dir.rfind('/') + 1)},

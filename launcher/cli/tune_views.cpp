@@ -8,7 +8,6 @@
 #include "common/exit_codes.hpp"
 #include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
-#include "common/json/shallow.hpp"
 #include "launcher/cli/json_lines.hpp"
 #include "launcher/cli/local_node.hpp"
 #include "launcher/cli/run_fetch.hpp"

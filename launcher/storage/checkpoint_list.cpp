@@ -6,7 +6,6 @@
 
 #include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
-#include "common/json/shallow.hpp"
 #include "launcher/storage/run_history.hpp"
 
 namespace sgd::storage {

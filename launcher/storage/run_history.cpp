@@ -153,7 +153,9 @@ Status add_checkpoints(RunHistory& history, const std::string& directory, checkp
 /// A checkpoint of an older worker does not say its settings: then they were those of the run's job.
 void read_place(RunHistory& history, const std::string& directory) {
   using Json = nlohmann::json;
-  const Json state = json::read_file(history.past.checkpoints.front() + "/state.json");
+  // As deep as its user has made it.
+  const Result<std::string> text = json::text_of_file(history.past.checkpoints.front() + "/state.json");
+  const Json state = Json::parse(text ? text.value() : std::string(), nullptr, false);
   history.place = checkpoint::place_of(state);
   history.made_by = member(state, "made_by");
   if (history.made_by.is_object()) return;

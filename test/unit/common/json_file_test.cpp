@@ -7,6 +7,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/json/shallow.hpp"
 #include "temporary_folder.hpp"
 
 using namespace sgd;
@@ -19,6 +20,20 @@ TEST_CASE("json file: what a file holds is read, with comments") {
   const std::string large(100'000, 'x');
   CHECK(json::text_of_file(folder.write("large", large)).value() == large);
   CHECK(json::text_of_file("/proc/self/status").value().starts_with("Name:"));
+}
+
+TEST_CASE("json file: a value of kFileDepthMax levels is read, a deeper one is none, whatever its comments say") {
+  const test::TemporaryFolder folder;
+  const auto nested = [](int levels) {
+    const auto count = static_cast<std::size_t>(levels);
+    return std::string(count, '[') + std::string(count, ']');
+  };
+  CHECK(json::read_file(folder.write("whole", nested(kFileDepthMax))).is_array());
+  CHECK(json::read_ordered_file(folder.write("object", "{\"a\": " + nested(kFileDepthMax - 1) + "}")).is_object());
+  CHECK(json::read_file(folder.write("text", "[\"" + std::string(1000, '[') + "\"]")).is_array());
+  for (const std::string& text :
+       {nested(kFileDepthMax + 1), nested(100'000), "/* \" */" + nested(1000), std::string(100'000, '[')})
+    CHECK(json::read_file(folder.write("deep", text)).is_discarded());
 }
 
 TEST_CASE("json file: what cannot be read is an error, holds nobody up, and nothing throws") {

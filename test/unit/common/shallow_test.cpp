@@ -4,8 +4,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "temporary_folder.hpp"
-
 using namespace sgd;
 
 namespace {
@@ -26,11 +24,4 @@ TEST_CASE("shallow: a value of kFileDepthMax levels is read, a deeper one is non
   }
   CHECK(parse_shallow<nlohmann::json>("{\"x\":\"" + std::string(1000, '[') + "\"}").is_object());
   CHECK(parse_shallow<nlohmann::json>("{").is_discarded());
-}
-
-TEST_CASE("shallow: a file that is missing, deep or whole") {
-  const test::TemporaryFolder folder;
-  CHECK(read_shallow<nlohmann::json>(folder.path("missing")).is_discarded());
-  CHECK(read_shallow<nlohmann::json>(folder.write("deep", nested(100'000))).is_discarded());
-  CHECK(read_shallow<nlohmann::json>(folder.write("whole", "{\"a\": 1}\n")).at("a") == 1);
 }
