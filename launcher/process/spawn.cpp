@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/process/v2/posix/default_launcher.hpp>
 #include <boost/process/v2/process.hpp>
 
@@ -185,6 +186,8 @@ Result<pid_t> launch(const std::string& path, const std::vector<std::string>& ar
   boost::system::error_code error;
   try {
     boost::asio::io_context context;
+    // Makes the loop's own descriptors: where they come after the child's, Boost loses that when there is no room.
+    const boost::asio::posix::stream_descriptor loop(context);
     SignalsBlocked blocked;
     auto process =
         launcher(context.get_executor(), error, boost::filesystem::path(path), arguments.data(), Initializer{plan});

@@ -217,6 +217,7 @@ TEST_CASE("a program that cannot be watched for want of descriptors is not left 
     else
       CHECK_THAT(child.error().message, Catch::Contains("Too many open files"));
     CHECK(descendants(::getpid()).size() == children);
+    CHECK(UniqueFd(::dup(STDERR_FILENO)).get() == lowest_free);  // Nor is a descriptor.
   }
   CHECK(has_started);
 }
