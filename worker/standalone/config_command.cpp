@@ -96,8 +96,8 @@ Result<std::string> make_run_dir(const Words& words, const std::string& name) {
   fs::create_directories(folder, error);
   std::error_code ignored;  // One that is another account's stays as it is.
   if (!error) fs::permissions(folder, fs::perms::owner_all, ignored);
-  for (const char* name : {"checkpoints", "errors"})
-    if (!error) fs::create_directories(fs::path(folder) / name, error);
+  for (const char* part : {"checkpoints", "errors"})
+    if (!error) fs::create_directories(fs::path(folder) / part, error);
   if (error) return Error{fmt::format("cannot create {}: {}", folder, error.message())};
   return fs::absolute(folder).string();
 }
