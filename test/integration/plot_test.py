@@ -103,7 +103,7 @@ class PlotTest(LaunchTest):
             self.assertEqual(plot.wait(), 0, plot.said())
             self.assertIn("val_loss: ", plot.said()[1])
             left = cluster.run("plot", client.run_id(), "loss")
-            self.assertIn("known: ", left.wait_and_say(2))
+            self.assertIn("known are ", left.wait_and_say(2))
             wait_for(lambda: not [name for name in os.listdir("/tmp") if name.startswith("sgd-metrics-")], LIMIT_S, "the fetched files to go")
 
 

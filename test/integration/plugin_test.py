@@ -41,7 +41,7 @@ class PluginTest(LaunchTest):
         said = self.refused(self.job(hiden=3, dropout=2, fail_in="nowhere"))
         self.assertRegex(said, r'job.json:\d+:\d+: error: unknown key "hiden" in "training.operator" of type "smoothed"; did you mean "hidden"\?')
         self.assertRegex(said, r'job.json:\d+:\d+: error: "training.operator.dropout" must be below 1, got 2')
-        self.assertIn('must be "nothing", "setup" or "train_batch", got "nowhere"', said)
+        self.assertIn('must be "nothing", "setup", "train_batch" or "train_epoch", got "nowhere"', said)
         said = self.refused(self.job(), "--set", "training.operator.type=smoothd")
         self.assertIn('"training.operator.type" must be "supervised" or "smoothed", got "smoothd"; did you mean "smoothed"?', said)
 

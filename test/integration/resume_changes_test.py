@@ -69,7 +69,7 @@ class ResumeChangesTest(LaunchTest):
         self.assertAlmostEqual(summary["wall_s"], legs[1] - legs[0] + legs[3] - legs[2], delta=2)
         self.assertGreater(summary["wall_s"], before)
         status = self.run_to_end("status", self.path("run"), run_dir=None).stdout().decode()
-        self.assertRegex(status, r"metrics +epoch 2/2  train_loss [\d.]+  lr .*\nmetrics +epoch 2/2  val_loss [\d.]+")
+        self.assertRegex(status, r"metrics +epoch 2/2  train_loss [\d.e-]+  lr .*\nmetrics +epoch 2/2  val_loss [\d.e-]+")
 
 
 if __name__ == "__main__":

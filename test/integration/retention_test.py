@@ -54,7 +54,7 @@ class RetentionTest(unittest.TestCase):
     def test_of_more_than_a_list_holds_it_is_said_how_many_are_left_out(self):
         for number in range(2003):
             self.leave(f"old-20260101-000000-{number:04}", DAY_S)
-        with Cluster({}, folder=self.folder) as cluster:
+        with Cluster({}, folder=self.folder, coordinator_options=("--keep-runs", 3000)) as cluster:
             wait_for(lambda: cluster.ask("runs", "list")["runs"], LIMIT_S, "the folders to be listed")
             listed = cluster.ask("runs", "list")
             self.assertEqual((len(listed["runs"]), listed["left_out"]), (2000, 3))

@@ -106,7 +106,7 @@ class TrainerOnAClusterTest(ClientTest):
         self.assertEqual(os.stat(copy).st_mode & 0o077, 0, "others may read it")
         self.assertIn("whole", self.run_here("checkpoints", copy))
         self.assertIn("3 epochs", self.run_here("resume", "--set", "training.epochs=3", copy))
-        self.assertIn("is in use", self.run_here("run", "--address", self.cluster.address, "--run-dir", copy, job, expect=2))
+        self.assertIn("holds a run", self.run_here("run", "--address", self.cluster.address, "--run-dir", copy, job, expect=2))
         self.assertIn("leave --detach out", self.run_here("run", "--address", self.cluster.address, "--detach", "--run-dir", self.path("b"), job, expect=2))
 
     def test_a_copy_that_cannot_be_written_is_no_success(self):

@@ -189,8 +189,10 @@ class Cluster:
                                          self.slots[name], "--state-dir", f"agent-{name}", *self.agent_options.get(name, ()), bound=["taskset", "-c", str(core)])
 
     def ask(self, *arguments, expect=0):
-        """The JSON that a verb prints."""
-        ended = subprocess.run([*self.on(HUB), LAUNCHER, *map(str, arguments), "--json"], capture_output=True, text=True,
+        """The JSON that a verb prints. What follows "--" is a program's."""
+        words = list(map(str, arguments))
+        words.insert(words.index("--") if "--" in words else len(words), "--json")
+        ended = subprocess.run([*self.on(HUB), LAUNCHER, *words], capture_output=True, text=True,
                                timeout=LIMIT_S, env=self.environment(address=True), cwd=self.folder, check=False,
                                stdin=subprocess.DEVNULL)
         assert ended.returncode == expect, (arguments, ended.returncode, ended.stdout, ended.stderr)
