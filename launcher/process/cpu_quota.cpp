@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <vector>
 
 #include "launcher/process/cpu_set.hpp"
+#include "launcher/process/own_cgroups.hpp"
 
 namespace sgd::process {
 namespace {
@@ -27,33 +29,20 @@ std::optional<double> old_quota_in(const std::string& folder) {
   return std::nullopt;
 }
 
-/// In a container the path of /proc may be that of the host, and the folder itself is mounted.
-std::optional<double> least_quota(const std::string& root, std::string path,
-                                  std::optional<double> (*quota_of)(const std::string& folder)) {
+std::optional<double> least_of(const std::vector<std::string>& folders,
+                               std::optional<double> (*quota_of)(const std::string& folder)) {
   std::optional<double> least;
-  for (;; path = path.substr(0, path.rfind('/'))) {
-    if (path == "/") path.clear();
-    if (const auto quota = quota_of(root + path)) least = std::min(*quota, least.value_or(*quota));
-    if (path.find('/') == std::string::npos) return least;
-  }
+  for (const std::string& folder : folders)
+    if (const auto quota = quota_of(folder)) least = std::min(*quota, least.value_or(*quota));
+  return least;
 }
 
 }  // namespace
 
-/// Lines are "0::/path" for version 2 and "4:cpu,cpuacct:/path" for version 1.
 std::optional<double> cpu_quota(const std::string& proc, const std::string& cgroup) {
-  std::ifstream file(proc + "/self/cgroup");
-  std::optional<double> found;
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string path = line.substr(second + 1);
-    if (controllers.find(",cpu,") != std::string::npos) found = least_quota(cgroup + "/cpu", path, old_quota_in);
-    if (controllers == ",," && !found) found = least_quota(cgroup, path, quota_in);
-  }
-  return found;
+  const OwnCgroups own = own_cgroups(proc, cgroup, "cpu");
+  const auto old = least_of(own.version_1, old_quota_in);
+  return old ? old : least_of(own.version_2, quota_in);
 }
 
 int cpus_within(std::optional<double> quota, int cores) {
