@@ -31,14 +31,19 @@ class FirstProcessTest(LaunchTest):
         if shutil.which("unshare") is None or subprocess.run([*CONTAINER, "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("no PID namespace can be made here")
 
-    def contain(self, *words):
-        """Its first process's pid out here, and the process that holds it."""
+    def hold(self, *words):
+        """The process that holds the container, which ends as the container's first process does."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("PET_", "SGD_", "OMP_"))}
         with open(self.path("said"), "wb") as said:
             holder = subprocess.Popen([*CONTAINER, LAUNCHER, "--run-dir", self.path("run"), *map(str, words)], stdin=subprocess.DEVNULL,
                                       stdout=said, stderr=said, cwd=self.folder, env=environment)
         self.addCleanup(holder.wait)
         self.addCleanup(holder.kill)
+        return holder
+
+    def contain(self, *words):
+        """The pid out here of a first process that lasts, and the process that holds it."""
+        holder = self.hold(*words)
         first, = wait_for(lambda: children_with_dead(holder.pid), LIMIT_S, "the first process")
         return first, holder
 
@@ -54,9 +59,9 @@ class FirstProcessTest(LaunchTest):
         self.assertEqual(read_file(self.path("said")).count(b"SIGTERM): stopping"), 1)
 
     def test_its_exit_code_is_the_containers(self):
-        _, holder = self.contain("-n", 1, "--", "sh", "-c", "exit 3")
+        holder = self.hold("-n", 1, "--", "sh", "-c", "exit 3")
         self.assertEqual(holder.wait(LIMIT_S), 1, read_file(self.path("said")))
-        _, holder = self.contain("--no-such-option")
+        holder = self.hold("--no-such-option")
         self.assertEqual(holder.wait(LIMIT_S), 2, read_file(self.path("said")))
 
     def test_orphans_of_others_are_collected(self):
