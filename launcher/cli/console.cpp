@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <string_view>
 
@@ -15,7 +14,6 @@
 namespace sgd::cli {
 namespace {
 
-constexpr std::size_t kStderrPieceBytes = 4096;
 constexpr std::size_t kWaitingBytesMax = 256 << 10;
 constexpr std::size_t kBarsMax = 16;
 
@@ -99,7 +97,7 @@ void Console::block(const std::string& text) {
   clear_live();
   const std::string whole = std::exchange(has_open_line_, false) ? "\n" + text : text;
   if (err_.drained()) {
-    write_stderr(whole);
+    err_.offer(whole);
   } else if (waiting_bytes_ + whole.size() <= kWaitingBytesMax) {
     waiting_bytes_ += whole.size();
     err_.write(whole, [this, size = whole.size()] { waiting_bytes_ -= size; });
@@ -127,7 +125,7 @@ void Console::clear_live() {
   std::string text = "\r\x1b[K";
   for (std::size_t line = 1; line < live_lines_; ++line) text += "\x1b[A\r\x1b[K";
   live_lines_ = 0;
-  write_stderr(text);
+  err_.offer(text);
 }
 
 /// The cursor stays at the end of the last of them.
@@ -141,18 +139,7 @@ void Console::draw_live() {
   };
   for (std::size_t bar = 0; bar < std::min(room, bars_.size()); ++bar) add(bars_[bar]);
   if (!status_.empty()) add(status_);
-  if (live_lines_ > 0) write_stderr(text);
-}
-
-/// A terminal that is stopped (Ctrl-S) loses narration instead of stopping the launcher.
-void Console::write_stderr(const std::string& text) {
-  std::size_t done = 0;
-  while (done < text.size() && has_room(STDERR_FILENO)) {
-    const ssize_t count = ::write(STDERR_FILENO, text.data() + done, std::min(text.size() - done, kStderrPieceBytes));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;
-    done += static_cast<std::size_t>(count);
-  }
+  if (live_lines_ > 0) err_.offer(text);
 }
 
 }  // namespace sgd::cli

@@ -63,7 +63,6 @@ class Console {
   void on_turn();
   void clear_live();
   void draw_live();
-  void write_stderr(const std::string& text);
 
   boost::asio::io_context& io_;
   ConsoleStyle style_;

@@ -10,6 +10,8 @@
 
 #include <boost/asio/post.hpp>
 
+#include "launcher/process/own_terminal.hpp"
+
 namespace sgd::cli {
 namespace {
 
@@ -17,12 +19,12 @@ namespace {
 constexpr std::size_t kPipePieceBytes = 4096;
 constexpr std::size_t kFilePieceBytes = 1 << 20;
 
-}  // namespace
-
 bool has_room(int fd) {
   pollfd poll_fd{fd, POLLOUT, 0};
   return ::poll(&poll_fd, 1, 0) == 1;
 }
+
+}  // namespace
 
 OutputSink::OutputSink(boost::asio::io_context& io, int fd, std::function<void()> on_turn)
     : io_(io), fd_(fd), on_turn_(std::move(on_turn)), watched_(io) {
@@ -33,18 +35,30 @@ OutputSink::OutputSink(boost::asio::io_context& io, int fd, std::function<void()
   }
   is_terminal_ = ::isatty(fd) == 1;
   is_pollable_ = !S_ISREG(info.st_mode) && !S_ISBLK(info.st_mode);
-  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  if (!is_pollable_) return;
+  process::UniqueFd own = process::own_end_of_terminal(fd);
+  const bool is_own = static_cast<bool>(own);
+  if (!is_own) own.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
   boost::system::error_code error;
-  if (is_pollable_) watched_.assign(copy, error);
-  if (error || !is_pollable_) {  // What epoll cannot watch (/dev/null too) never makes us wait.
-    is_pollable_ = false;
-    if (copy >= 0) ::close(copy);
-  }
+  watched_.assign(own.get(), error);
+  is_pollable_ = !error;  // What epoll cannot watch (/dev/null too) never makes us wait.
+  if (error) return;
+  const int watched = own.release();
+  if (is_own) fd_ = watched;
 }
 
 void OutputSink::write(std::string bytes, std::function<void()> on_written) {
   queue_.push_back({std::move(bytes), 0, std::move(on_written)});
   if (!is_waiting_) flush();
+}
+
+void OutputSink::offer(std::string_view text) const {
+  while (!text.empty() && has_room(fd_)) {
+    const ssize_t count = ::write(fd_, text.data(), std::min(text.size(), kPipePieceBytes));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
 }
 
 void OutputSink::flush() {

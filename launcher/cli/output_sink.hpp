@@ -6,14 +6,12 @@
 #include <deque>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 
 namespace sgd::cli {
-
-/// A descriptor that takes something now.
-[[nodiscard]] bool has_room(int fd);
 
 class OutputSink {
  public:
@@ -23,6 +21,8 @@ class OutputSink {
   [[nodiscard]] bool is_terminal() const { return is_terminal_; }
   /// `on_written` is called when the bytes are written or given up; may be empty.
   void write(std::string bytes, std::function<void()> on_written);
+  /// As much of `text` as there is room for now, before what waits; the rest is dropped.
+  void offer(std::string_view text) const;
   /// Everything given to it has been written or given up.
   [[nodiscard]] bool drained() const { return queue_.empty(); }
   /// Nothing more is written: what waits is given up.

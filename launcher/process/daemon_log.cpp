@@ -17,6 +17,7 @@
 
 #include "common/json/nlohmann.hpp"
 #include "launcher/process/clock.hpp"
+#include "launcher/process/own_terminal.hpp"
 
 namespace sgd::process {
 namespace {
@@ -92,7 +93,7 @@ std::optional<LogFormat> log_format(std::string_view word, std::string_view jour
   return is_journal ? LogFormat::kJournal : LogFormat::kText;
 }
 
-DaemonLog::DaemonLog(Settings settings) : settings_(std::move(settings)) {
+DaemonLog::DaemonLog(Settings settings) : settings_(std::move(settings)), terminal_(own_end_of_terminal(settings_.fd)) {
   if (!settings_.monotonic) settings_.monotonic = monotonic_now;
   if (!settings_.unix_time) settings_.unix_time = system_time;
 }
@@ -179,11 +180,11 @@ std::string DaemonLog::line_of(LogLevel level, std::string_view key, std::string
 /// shell gives it: it is asked first, and given no more than a pipe with room takes at once.
 bool DaemonLog::take(std::string line) {
   if (is_torn_) line.insert(0, 1, '\n');
+  const int fd = terminal_ ? terminal_.get() : settings_.fd;
   for (std::string_view rest = line; !rest.empty();) {
-    pollfd out{settings_.fd, POLLOUT, 0};
+    pollfd out{fd, POLLOUT, 0};
     const bool has_room = ::poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0;
-    const ssize_t count =
-        has_room ? ::write(settings_.fd, rest.data(), std::min<std::size_t>(rest.size(), PIPE_BUF)) : -1;
+    const ssize_t count = has_room ? ::write(fd, rest.data(), std::min<std::size_t>(rest.size(), PIPE_BUF)) : -1;
     if (has_room && count < 0 && errno == EINTR) continue;
     if (count < 0) {
       is_torn_ = is_torn_ || rest.size() < line.size();

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "common/base/time.hpp"
+#include "launcher/process/unique_fd.hpp"
 
 namespace sgd::process {
 
@@ -73,6 +74,7 @@ class DaemonLog {
   [[nodiscard]] bool take(std::string line);
 
   Settings settings_;
+  UniqueFd terminal_;  ///< Of our own, where the log is one.
   std::map<std::string, Window, std::less<>> windows_;
   TimePoint next_end_ = TimePoint::max();
   std::int64_t lost_ = 0;

@@ -13,7 +13,7 @@ import unittest
 import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from harness import LAUNCHER, MARK, LaunchTest, command_of, parent_of, read_file, resident_bytes, wait_for
+from harness import LAUNCHER, MARK, LaunchTest, command_of, parent_of, read_file, read_lines, resident_bytes, wait_for
 
 MIB = 1 << 20
 
@@ -235,6 +235,12 @@ class CommandTest(LaunchTest):
             os.write(terminal.master, b"Ada\n")
             terminal.wait_for(b"hello Ada")
             self.assertEqual(terminal.process.wait(20), 0)
+
+    def test_a_terminal_that_nobody_reads_holds_up_no_run(self):
+        """As behind an ssh connection that hangs: it has room for a few bytes of what is written, and for no more."""
+        with Terminal(self, "-n", 1, "--", *self.script("lines.py", MANY_LINES), 60_000):
+            wait_for(lambda: any(event["event"] == "run_finished" for event in read_lines(self.path("terminal", "events.jsonl"))),
+                     20, "the end of the run")
 
     def test_a_dumb_terminal_gets_no_escape_sequence(self):
         """Frames of bars come as lines there, a failure without colour, and nothing of a rank steers the terminal from a block of ours."""

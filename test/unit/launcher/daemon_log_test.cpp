@@ -4,8 +4,11 @@
 #include "common/json/nlohmann.hpp"
 
 #include <fcntl.h>
+#include <pty.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <limits>
 
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
@@ -164,5 +167,28 @@ TEST_CASE("daemon log: nobody reads it, and the daemon goes on, and says later h
     log.write(LogLevel::kInfo, "c", "heard");
     CHECK(written.text() ==
           "\n" + time + "warning: 1 message is lost: nobody has read this log\n" + time + "info: heard\n");
+  }
+}
+
+TEST_CASE("daemon log: a terminal that nobody reads makes no daemon wait", "[log]") {
+  int master = -1;
+  int slave = -1;
+  REQUIRE(::openpty(&master, &slave, nullptr, nullptr, nullptr) == 0);
+  const UniqueFd reader(master);
+  const UniqueFd shells(slave);
+  REQUIRE(set_nonblocking(master));
+  Written written;
+  DaemonLog::Settings settings = written.settings(LogFormat::kText);
+  settings.fd = slave;
+  settings.burst = std::numeric_limits<int>::max();
+  DaemonLog log(std::move(settings));
+  for (int number = 0; number < 500; ++number)
+    log.write(LogLevel::kInfo, "a", std::string(DaemonLog::kMessageBytesMax, 'y'));
+  std::string seen;
+  char page[4096];
+  while (seen.find("nobody has read this log") == std::string::npos) {
+    const ssize_t count = ::read(master, page, sizeof page);
+    if (count > 0) seen.append(page, static_cast<std::size_t>(count));
+    log.write(LogLevel::kInfo, "b", "heard");
   }
 }
