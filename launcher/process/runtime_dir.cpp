@@ -69,6 +69,14 @@ UniqueFd try_lock(const std::string& path, int flags) {
   return fd;
 }
 
+/// The folder itself, locked: whoever clears up old files below /tmp passes over it, with all that is in it. None when
+/// somebody else has it.
+UniqueFd lock_folder(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return {};
+  return fd;
+}
+
 std::string target_of(const std::string& link) {
   std::error_code error;
   return std::filesystem::read_symlink(link, error).string();
@@ -95,7 +103,9 @@ bool is_dead(const std::string& path, UniqueFd& lock) {
     lock = try_lock(lock_path, 0);
     return static_cast<bool>(lock);
   }
-  return ::lstat(path.c_str(), &info) == 0 && ::time(nullptr) - info.st_mtime > kYoungSeconds;
+  if (::lstat(path.c_str(), &info) != 0 || ::time(nullptr) - info.st_mtime <= kYoungSeconds) return false;
+  lock = lock_folder(path);  // Its lock file may have been cleared up as old.
+  return static_cast<bool>(lock);
 }
 
 /// Of ours, made when somebody else had the usual one; or a new one.
@@ -171,7 +181,7 @@ Result<RuntimeDir> RuntimeDir::create(const std::string& base) {
       return system_error("cannot create " + path);
     }
     UniqueFd lock = try_lock(path + "/" + kLockName, O_CREAT);
-    if (lock) return RuntimeDir(path, std::move(lock));
+    if (lock) return RuntimeDir(path, std::move(lock), lock_folder(path));
   }
   return Error{"cannot make a private folder in " + base, EEXIST};
 }
@@ -180,7 +190,7 @@ Result<RuntimeDir> RuntimeDir::take(const std::string& path) {
   if (const Status checked = check_private(path); !checked) return checked.error();
   UniqueFd lock = try_lock(path + "/" + kLockName, 0);
   if (!lock) return Error{path + " is not a folder that was kept, or somebody has it"};
-  return RuntimeDir(path, std::move(lock));
+  return RuntimeDir(path, std::move(lock), lock_folder(path));
 }
 
 Status RuntimeDir::let_others_pass() const {
@@ -195,13 +205,16 @@ Status RuntimeDir::keep_for(const std::string& link) const {
 }
 
 RuntimeDir::RuntimeDir(RuntimeDir&& other) noexcept
-    : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
+    : path_(std::exchange(other.path_, {})),
+      lock_(std::move(other.lock_)),
+      folder_lock_(std::move(other.folder_lock_)) {}
 
 RuntimeDir& RuntimeDir::operator=(RuntimeDir&& other) noexcept {
   if (this != &other) {
     remove();
     path_ = std::exchange(other.path_, {});
     lock_ = std::move(other.lock_);
+    folder_lock_ = std::move(other.folder_lock_);
   }
   return *this;
 }

@@ -51,11 +51,13 @@ class RuntimeDir {
   [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
 
  private:
-  RuntimeDir(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  RuntimeDir(std::string path, UniqueFd lock, UniqueFd folder_lock)
+      : path_(std::move(path)), lock_(std::move(lock)), folder_lock_(std::move(folder_lock)) {}
   void remove();
 
-  std::string path_;  ///< Empty after a move.
-  UniqueFd lock_;     ///< Holds the lock that says "alive".
+  std::string path_;      ///< Empty after a move.
+  UniqueFd lock_;         ///< Holds the lock that says "alive".
+  UniqueFd folder_lock_;  ///< The same where old files are cleared up; none where folders cannot be locked.
 };
 
 }  // namespace sgd::process

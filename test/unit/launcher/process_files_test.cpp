@@ -204,3 +204,18 @@ TEST_CASE("a run's folder goes with it, and a dead owner's with the next start",
   CHECK(std::filesystem::exists(base + "/not-a-run"));
   CHECK(std::filesystem::exists(base + "/0123abcd"));
 }
+
+TEST_CASE("a run's folder stays while its owner lives, also when old files were cleared up in it", "[process]") {
+  TemporaryDir dir;
+  const std::string base = runtime_base(dir.file("")).value();
+  auto living = RuntimeDir::create(base);
+  REQUIRE(living.ok());
+  const std::string left = base + "/0123abcd";
+  std::filesystem::create_directory(left);
+  std::filesystem::remove(living.value().file("owner.lock"));
+  for (const std::string& folder : {living.value().path(), left})
+    std::filesystem::last_write_time(folder, std::filesystem::file_time_type::clock::now() - 240h);
+  CHECK(remove_dead_runtime_dirs(base) == 1);
+  CHECK(std::filesystem::exists(living.value().path()));
+  CHECK_FALSE(std::filesystem::exists(left));
+}
