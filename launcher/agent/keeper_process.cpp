@@ -132,10 +132,11 @@ void KeeperProcess::connect(process::UniqueFd socket) {
   if (!place_) return;
   stream_->send(keeper::encode(keeper::ToKeeper(keeper::Attach{received_})));
   told_received_ = received_;
-  limit_.expires_after(kAttachLimit);
-  limit_.async_wait([stream = std::weak_ptr(stream_)](const boost::system::error_code& error) {
-    const auto silent = stream.lock();
-    if (!error && silent) silent->close("it does not answer");
+  limit_.expires_after(attach_limit);
+  limit_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
+    if (error || alive.expired()) return;
+    // One that has expired cannot be cancelled any more: where this process stood still, the answer was read just now.
+    if (!is_attached_) stream_->close("it does not answer");
   });
 }
 

@@ -110,6 +110,7 @@ class KeeperProcess {
   [[nodiscard]] bool resume(const std::optional<storage::FileOwner>& owner = std::nullopt);
   [[nodiscard]] bool is_attached() const { return is_attached_; }
 
+  Duration attach_limit = kAttachLimit;
   Duration clear_limit = kClearLimit;
 
  private:

@@ -14,6 +14,7 @@
 
 #include "launcher/agent/keeper_process.hpp"
 #include "launcher/net/embedded_link.hpp"
+#include "launcher/process/accept_loop.hpp"
 #include "launcher/process/cgroup_leaf.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/pidfd.hpp"
@@ -157,4 +158,29 @@ TEST_CASE("agent shell: a keeper that has answered is not killed, however late i
   played->keeper.send(keeper::Close{});
   played->say(keeper::Cleared{2, 0});
   CHECK(played->is_killed_within(io, 5s));
+}
+
+TEST_CASE("agent shell: a keeper's answer that is taken when its time has run out counts") {
+  const test::TemporaryFolder folder;
+  boost::asio::io_context io;
+  process::SpawnOptions options;
+  options.argv = {"sleep", "1000"};
+  const auto child = process::spawn(options);
+  REQUIRE(child.ok());
+  agent::KeeperProcess::Handlers handlers{[](keeper::FromKeeper) {}, [](agent::Output) {},
+                                          [](int, const std::string&) {}};
+  agent::KeeperProcess::Place place{folder.path("keeper.sock"), "SGD_KEEPER=x", 1s};
+  const auto listener = process::listen_unix(place.socket);
+  REQUIRE(listener.ok());
+  agent::KeeperProcess keeper(io, handlers, place);
+  keeper.attach_limit = 0s;
+  REQUIRE(keeper.resume());
+  const auto link = process::accept_one(listener.value().get());
+  REQUIRE(link.ok());
+  const std::string frame = keeper::encode(keeper::FromKeeper(keeper::Started{child.value().pid}));
+  REQUIRE(::write(link.value().get(), frame.data(), frame.size()) == static_cast<ssize_t>(frame.size()));
+  io.poll();
+  CHECK(keeper.is_attached());
+  (void)process::pidfd_send_signal(child.value().pidfd.get(), SIGKILL);
+  process::reap_child(child.value().pid);
 }
