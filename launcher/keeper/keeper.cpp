@@ -68,7 +68,8 @@ void Keeper::watch_all(TimePoint now) {
       const bool writes = fork_server_->wants_write();
       watch(fork_server_->socket(), static_cast<short>(POLLIN | (writes ? POLLOUT : 0)), Source::kForkSocket);
     }
-    watch(fork_server_->pidfd(), POLLIN, Source::kForkExit);
+    const bool is_held = fork_held_until_ && now < *fork_held_until_;
+    if (!is_held) watch(fork_server_->pidfd(), POLLIN, Source::kForkExit);
   }
   if (!input_ended_ && input_.empty() && find_reader() != ranks_.end()) watch(STDIN_FILENO, POLLIN, Source::kInput);
   const bool holding = agent_.window().state() == ConsoleWindow::State::kHolding;
@@ -94,10 +95,14 @@ int Keeper::timeout_ms(TimePoint now) const {
   if (door_rests_until_) deadline = std::min(deadline, *door_rests_until_);
   if (alone_since_) deadline = std::min(deadline, *alone_since_ + door_->wait);
   if (last_words_since_) deadline = std::min(deadline, *last_words_since_ + kLastWordsLimit);
-  if (fork_server_ && !fork_server_ready_) deadline = std::min(deadline, fork_server_->started_at() + kPrepareLimit);
-  if (fork_server_ && fork_link_closed_at_) deadline = std::min(deadline, *fork_link_closed_at_ + kLinkClosedLimit);
+  if (fork_held_until_ && *fork_held_until_ > now) deadline = std::min(deadline, *fork_held_until_);
+  // One that was killed may take long to end, as where a disk holds it: nothing more is due of it.
+  const bool has_to_answer = fork_server_ && fork_server_killed_for_.empty();
+  if (has_to_answer && !fork_server_ready_ && !fork_server_failed_)
+    deadline = std::min(deadline, fork_server_->started_at() + kPrepareLimit);
+  if (has_to_answer && fork_link_closed_at_) deadline = std::min(deadline, *fork_link_closed_at_ + kLinkClosedLimit);
   for (const auto& [slot, rank] : ranks_) {
-    if (rank.state == RankProcess::State::kForking) deadline = std::min(deadline, rank.fork_deadline);
+    if (has_to_answer && rank.state == RankProcess::State::kForking) deadline = std::min(deadline, rank.fork_deadline);
     if (rank.held_until && *rank.held_until > now) deadline = std::min(deadline, *rank.held_until);
     if (const auto unused = rank.output.unused_until(); unused && *unused > now) deadline = std::min(deadline, *unused);
     const auto open_line = rank.output.next_open_line();

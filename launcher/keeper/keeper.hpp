@@ -181,6 +181,7 @@ class Keeper {
   bool fork_server_failed_ = false;               ///< Said to the agent; its end is not said again.
   std::string fork_server_killed_for_;            ///< Why we killed it; empty if we did not.
   std::optional<TimePoint> fork_link_closed_at_;  ///< It has closed its link; its end should follow.
+  std::optional<TimePoint> fork_held_until_;      ///< It has ended, and a debugger keeps its status.
   std::optional<Clearing> clearing_;
   std::string input_;             ///< Read, and not taken by the rank's terminal yet.
   bool input_ended_ = false;      ///< There is no more.

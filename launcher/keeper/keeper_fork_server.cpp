@@ -117,7 +117,11 @@ void Keeper::kill_fork_server(const std::string& reason) {
 
 void Keeper::fork_server_ended() {
   auto status = process::wait_exit(fork_server_->pidfd());
-  if (status.ok() && !status.value()) return;
+  fork_held_until_.reset();
+  if (status.ok() && !status.value()) {  // As with a rank.
+    fork_held_until_ = process::monotonic_now() + kHeldPause;
+    return;
+  }
   // Answers that it gave before it died are still in the socket.
   std::vector<ForkServerProcess::Reply> replies;
   (void)fork_server_->receive(replies);  // Ignoring: it is dead, whatever it said.

@@ -31,7 +31,7 @@ inline constexpr Duration kInputPause = std::chrono::milliseconds(20);
 
 /// A rank's terminal that nobody has open: until it is looked at again.
 inline constexpr Duration kUnusedPause = std::chrono::milliseconds(100);
-/// A rank that has ended, and whose status a debugger keeps: until it is asked for again.
+/// A rank or a fork server that has ended, and whose status a debugger keeps: until it is asked for again.
 inline constexpr Duration kHeldPause = std::chrono::milliseconds(100);
 
 /// An agent that connects while no descriptor is free: until it is looked for again.

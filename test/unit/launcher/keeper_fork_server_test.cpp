@@ -14,9 +14,11 @@
 #include "common/messages/fork_server.hpp"
 #include "keeper_test_support.hpp"
 #include "launcher/keeper/fork_server_process.hpp"
+#include "launcher/keeper/limits.hpp"
 #include "launcher/process/pidfd.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/unix_socket.hpp"
+#include "trace_support.hpp"
 
 using namespace sgd;
 using keeper_test::TemporaryDir;
@@ -227,6 +229,26 @@ TEST_CASE("a fork server that does not answer cannot hold Clear up", "[keeper]")
   CHECK(keeper.wait<keeper::SpawnFailed>(1s).rank == 0);
   CHECK_THAT(keeper.wait<keeper::ForkServerFailed>(1s).message, Catch::Contains("held up the clearing"));
   CHECK(process::descendants(keeper.pid()).empty());
+}
+
+TEST_CASE("a fork server whose end a debugger keeps to itself costs no time until it lets go", "[keeper]") {
+  TemporaryDir dir;
+  TestKeeper keeper;
+  start_fork_server(keeper, "well", dir.file("fork-server.log"));
+  const pid_t server = keeper.wait<keeper::ForkServerReady>().pid;
+  trace_test::QuietTracer tracer(server);
+  if (!tracer.traces()) return;
+  REQUIRE(::kill(server, SIGKILL) == 0);
+  keeper.require_until("its end", 20s, [&] {
+    const auto entry = process::read_process(server);
+    (void)::poll(nullptr, 0, 1);
+    return entry && entry->zombie;
+  });
+  const Duration before = keeper_test::cpu_time_of(keeper.pid());
+  CHECK_FALSE(keeper.read_some(keeper::kLinkClosedLimit + 500ms));  // It is killed once more then, for its silence.
+  CHECK(keeper_test::cpu_time_of(keeper.pid()) - before < 200ms);
+  tracer.end();
+  CHECK(keeper.wait<keeper::ForkServerFailed>().signal == SIGKILL);
 }
 
 TEST_CASE(

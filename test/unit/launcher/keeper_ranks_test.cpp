@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <ctime>
 #include <fstream>
 
 #include <catch2/catch.hpp>
@@ -152,18 +151,6 @@ TEST_CASE("Close ends the keeper with 0, a bad frame with its tree", "[keeper]")
   CHECK(keeper_test::wait_gone(rank, std::chrono::seconds(2)));
 }
 
-namespace {
-
-std::chrono::nanoseconds cpu_time_of(pid_t pid) {
-  clockid_t clock{};
-  timespec time{};
-  REQUIRE(::clock_getcpuclockid(pid, &clock) == 0);
-  REQUIRE(::clock_gettime(clock, &time) == 0);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
-
-}  // namespace
-
 TEST_CASE("a rank whose end a debugger keeps to itself costs no time until it lets go", "[keeper]") {
   using namespace std::chrono_literals;
   TemporaryDir dir;
@@ -178,9 +165,9 @@ TEST_CASE("a rank whose end a debugger keeps to itself costs no time until it le
     (void)::poll(nullptr, 0, 1);
     return entry && entry->zombie;
   });
-  const auto before = cpu_time_of(keeper.pid());
+  const auto before = keeper_test::cpu_time_of(keeper.pid());
   CHECK_FALSE(keeper.read_some(400ms));
-  CHECK(cpu_time_of(keeper.pid()) - before < 200ms);
+  CHECK(keeper_test::cpu_time_of(keeper.pid()) - before < 200ms);
   tracer.end();
   const auto exited = keeper.wait<keeper::Exited>();
   CHECK(exited.pid == rank);

@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -49,6 +50,14 @@ long memory_kib(int pid, const std::string& key) {
     if (line.compare(0, key.size() + 1, key + ":") == 0) return std::atol(line.c_str() + key.size() + 1);
   }
   return -1;
+}
+
+Duration cpu_time_of(int pid) {
+  clockid_t clock{};
+  timespec time{};
+  REQUIRE(::clock_getcpuclockid(pid, &clock) == 0);
+  REQUIRE(::clock_gettime(clock, &time) == 0);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
 bool wait_gone(int pid, Duration limit) {

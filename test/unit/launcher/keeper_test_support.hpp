@@ -30,6 +30,8 @@ class TemporaryDir {
 [[nodiscard]] std::string read_file(const std::string& path);
 /// Of a running process: a line of /proc/<pid>/status in KiB, for example "VmHWM".
 [[nodiscard]] long memory_kib(int pid, const std::string& key);
+/// What `pid` has taken of a core so far.
+[[nodiscard]] Duration cpu_time_of(int pid);
 /// Waits until `pid` is no process any more.
 [[nodiscard]] bool wait_gone(int pid, Duration limit);
 /// Waits until `path` exists and is not empty, and returns its content.
