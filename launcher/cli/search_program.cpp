@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <limits>
@@ -205,13 +207,18 @@ void SearchProgram::wait_for_end() {
   });
 }
 
-/// What it has said before counts.
+/// What it has said before counts, and is in the pipe by now. Somebody whom it has left behind may go on writing.
 void SearchProgram::on_ended() {
   has_ended_ = true;
   limit_.cancel();
-  for (ssize_t size = 1; size > 0 && out_.is_open() && !is_over_;) {
-    size = ::read(out_.native_handle(), chunk_.data(), chunk_.size());
-    if (size > 0) take(std::string_view(chunk_).substr(0, static_cast<std::size_t>(size)));
+  int left = 0;
+  if (out_.is_open() && ::ioctl(out_.native_handle(), FIONREAD, &left) != 0) left = 0;
+  while (left > 0 && out_.is_open() && !is_over_) {
+    const std::size_t most = std::min(chunk_.size(), static_cast<std::size_t>(left));
+    const ssize_t size = ::read(out_.native_handle(), chunk_.data(), most);
+    if (size <= 0) break;
+    left -= static_cast<int>(size);
+    take(std::string_view(chunk_).substr(0, static_cast<std::size_t>(size)));
   }
   const auto status = process::wait_exit(pidfd_.native_handle());
   boost::system::error_code ignored;

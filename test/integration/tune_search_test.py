@@ -90,6 +90,17 @@ class Searches(TuneCase):
     def test_a_program_that_closes_its_standard_output(self):
         self.failed("mute", "the search program has closed its standard output, and goes on", 2, timeout="50s")
 
+    def test_a_program_that_leaves_somebody_behind_who_writes_on(self):
+        """What comes behind its end is not its word, and holds up nobody. Several times: its end may be seen before its first line, or behind it."""
+        search = {"type": "exec", "command": ["/bin/sh", "-c", "yes '{\"type\":\"odd\"}' & exit 0"]}
+        job = self.command(SCORED, parameters={"lr": {"uniform": [0, 1]}}, samples=5, search=search)
+        for attempt in range(6):
+            launch = self.tune("--run-dir", self.path("x"), job)
+            launch.wait(20)
+            launch.wait_until_gone()
+            self.assertEqual(len(launch.events("search_failed")), 1)
+            os.rename(self.path("x"), self.path(f"x-{attempt}"))
+
     def test_a_program_that_ends_when_it_has_given_all(self):
         for exit_code in (0, 3):
             with self.subTest(exit_code=exit_code):
