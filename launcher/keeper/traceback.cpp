@@ -10,6 +10,7 @@ namespace sgd::keeper {
 namespace {
 
 constexpr std::string_view kHead = "Traceback (most recent call last):";
+constexpr std::string_view kGroupHead = "Exception Group Traceback (most recent call last):";
 constexpr std::string_view kFatal = "Fatal Python error: ";
 constexpr std::string_view kTerminate = "terminate called after throwing an instance of '";
 constexpr std::string_view kWhat = "  what():  ";
@@ -32,6 +33,26 @@ std::string_view without_rank(std::string_view line) {
   return line;
 }
 
+/// The first line of an exception group; all its lines have a margin: "  + ", "  | ", "  +-+---- 1 ----".
+bool begins_group(std::string_view line) {
+  return line.starts_with("  + ") && line.substr(4) == kGroupHead;
+}
+
+bool has_margin(std::string_view line) {
+  const std::size_t at = line.find_first_not_of(' ');
+  return at != std::string_view::npos && at >= 2 && (line[at] == '|' || line[at] == '+');
+}
+
+std::string_view without_margin(std::string_view line) {
+  line.remove_prefix(line.find_first_not_of(' ') + 1);
+  if (line.starts_with(' ')) line.remove_prefix(1);
+  return line;
+}
+
+bool is_group(const RankError& error) {
+  return error.message.ends_with(" sub-exception)") || error.message.ends_with(" sub-exceptions)");
+}
+
 bool is_indented(std::string_view line) {
   return line.empty() || line.front() == ' ' || line.front() == '\t';
 }
@@ -46,7 +67,7 @@ bool is_ours(std::string_view frame) {
 
 bool begins_traceback(std::string_view line) {
   while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
-  return line.ends_with(kHead) && without_rank(line) == kHead;
+  return line.ends_with(kHead) && (without_rank(line) == kHead || begins_group(without_rank(line)));
 }
 
 RankError split_exception(std::string_view line) {
@@ -74,9 +95,32 @@ void TracebackWatch::add(std::string_view lines, double now_s) {
   }
 }
 
+/// Takes off the margin that a line of a group has. False: there is nothing in it to look at.
+bool TracebackWatch::enter_group(std::string_view& line) {
+  if (begins_group(line)) {
+    is_in_group_ = true;
+    is_told_ = false;
+  }
+  if (!is_in_group_) return true;
+  if (!has_margin(line)) {
+    is_in_group_ = false;
+    place_ = Place::kOutside;
+    return true;
+  }
+  lines_since_ = 0;
+  const bool is_plus = line[line.find_first_not_of(' ')] == '+';
+  line = without_margin(line);
+  if (is_plus && line != kGroupHead) {
+    is_told_ = is_told_ || !is_group(found_);
+    place_ = Place::kBetween;
+    return false;
+  }
+  return !is_told_;
+}
+
 void TracebackWatch::add_line(std::string_view line, double now_s) {
   ++lines_since_;
-  if (begins(line, now_s)) return;
+  if (!enter_group(line) || begins(line, now_s)) return;
   switch (place_) {
     case Place::kOutside:
       return;
@@ -85,6 +129,9 @@ void TracebackWatch::add_line(std::string_view line, double now_s) {
       if (!line.empty()) frames_.push_back(clip(line, kErrorLineBytesMax));
       if (frames_.size() > kErrorFramesMax) frames_.erase(frames_.begin());
       return;
+    case Place::kBetween:  // It was never raised: the frames of its group stay.
+      frames_ = found_.frames;
+      return end_with(line, now_s);
     case Place::kInFatal:
       lines_since_ = 0;
       if (line.starts_with("Extension modules")) place_ = Place::kOutside;
@@ -100,7 +147,7 @@ void TracebackWatch::add_line(std::string_view line, double now_s) {
 
 /// Of something that says by one line what it is.
 bool TracebackWatch::begins(std::string_view line, double now_s) {
-  if (line == kHead) {
+  if (line == kHead || (is_in_group_ && line == kGroupHead)) {
     place_ = Place::kInFrames;
     frames_.clear();
     return true;

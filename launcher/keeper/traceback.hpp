@@ -4,6 +4,7 @@
 //
 //   nothing --"Traceback (most recent call last):"--> in frames --first line that is not indented--> known
 //           '--"Fatal Python error: ..."--> known, and its frames follow
+// Of an exception group it is the first exception that is none itself.
 // What was said long ago is not why a rank ends now: an error counts while it is among the last lines.
 
 #include <string_view>
@@ -20,14 +21,17 @@ class TracebackWatch {
   [[nodiscard]] RankError error() const;
 
  private:
-  enum class Place { kOutside, kInFrames, kInFatal, kInTerminate };
+  enum class Place { kOutside, kInFrames, kBetween, kInFatal, kInTerminate };
 
+  [[nodiscard]] bool enter_group(std::string_view& line);
   void add_line(std::string_view line, double now_s);
   [[nodiscard]] bool begins(std::string_view line, double now_s);
   void end_with(std::string_view line, double now_s);
   void keep(std::string_view type, std::string_view message, double now_s);
 
-  Place place_ = Place::kOutside;
+  Place place_ = Place::kOutside;  ///< kBetween: two parts of a group.
+  bool is_in_group_ = false;
+  bool is_told_ = false;  ///< What the group is of is found.
   std::vector<std::string> frames_;
   RankError found_;
   int lines_since_ = 0;

@@ -21,27 +21,37 @@ RankError error_of(const std::string& text) {
   return watch.error();
 }
 
+struct Row {
+  const char* what;
+  std::string text;
+  std::string type;
+  std::string message;
+  std::size_t frames;
+};
+
+void check(const Row& row) {
+  INFO(row.what);
+  const RankError error = error_of(row.text);
+  CHECK(error.type == row.type);
+  CHECK(error.message == row.message);
+  CHECK(error.frames.size() == row.frames);
+}
+
+const std::string kHead = "Traceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    main()\n";
+
 }  // namespace
 
 TEST_CASE("traceback: what is found in an output", "[keeper]") {
-  struct Row {
-    const char* what;
-    std::string text;
-    std::string type;
-    std::string message;
-    std::size_t frames;
-  };
-  const std::string head = "Traceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    main()\n";
   const Row rows[] = {
-      {"an exception", "step 1\n" + head + "ValueError: loss is NaN\n", "ValueError", "loss is NaN", 2},
-      {"without a text", head + "KeyboardInterrupt\n", "KeyboardInterrupt", "", 2},
-      {"of a package", head + "torch.OutOfMemoryError: no room: 3 GiB\n", "torch.OutOfMemoryError", "no room: 3 GiB",
+      {"an exception", "step 1\n" + kHead + "ValueError: loss is NaN\n", "ValueError", "loss is NaN", 2},
+      {"without a text", kHead + "KeyboardInterrupt\n", "KeyboardInterrupt", "", 2},
+      {"of a package", kHead + "torch.OutOfMemoryError: no room: 3 GiB\n", "torch.OutOfMemoryError", "no room: 3 GiB",
        2},
       {"with PyTorch's prefix",
        "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"a.py\", line 3\n[rank1]: ValueError: x\n",
        "ValueError", "x", 1},
       {"the one that was raised last",
-       head + "KeyError: 'a'\n\nDuring handling of the above exception, another exception occurred:\n\n" + head +
+       kHead + "KeyError: 'a'\n\nDuring handling of the above exception, another exception occurred:\n\n" + kHead +
            "RuntimeError: b\n",
        "RuntimeError", "b", 2},
       {"no Python", "  File \"a.py\", line 1\n    foo(\n       ^\nSyntaxError: '(' was never closed\n", "SyntaxError",
@@ -63,16 +73,45 @@ TEST_CASE("traceback: what is found in an output", "[keeper]") {
       {"an exception of C++",
        "terminate called after throwing an instance of 'gloo::IoException'\n  what():  Connection closed by peer\n",
        "gloo::IoException", "Connection closed by peer", 0},
-      {"unfinished", head, "", "", 0},
+      {"unfinished", kHead, "", "", 0},
       {"none", "all is well: No module named x was asked for\n", "", "", 0},
   };
-  for (const Row& row : rows) {
-    INFO(row.what);
-    const RankError error = error_of(row.text);
-    CHECK(error.type == row.type);
-    CHECK(error.message == row.message);
-    CHECK(error.frames.size() == row.frames);
-  }
+  for (const Row& row : rows) check(row);
+}
+
+TEST_CASE("traceback: an exception group is told by the first exception in it", "[keeper]") {
+  const std::string group =
+      "  + Exception Group Traceback (most recent call last):\n  |   File \"a.py\", line 3, in <module>\n"
+      "  |     main()\n  | ExceptionGroup: all (2 sub-exceptions)\n  | - a note\n"
+      "  +-+---------------- 1 ----------------\n";
+  const std::string end = "    +------------------------------------\n";
+  const Row rows[] = {
+      {"one that was raised",
+       group +
+           "    | Traceback (most recent call last):\n    |   File \"b.py\", line 5, in read\n    | KeyError: 'k'\n"
+           "    +---------------- 2 ----------------\n    | Traceback (most recent call last):\n"
+           "    |   File \"c.py\", line 9\n    | TypeError: b\n" +
+           end,
+       "KeyError", "'k'", 1},
+      {"one that was not", group + "    | ValueError: a\n" + end, "ValueError", "a", 2},
+      {"a group in a group",
+       group + "    | Exception Group Traceback (most recent call last):\n    |   File \"b.py\", line 5\n"
+               "    | ExceptionGroup: inner (1 sub-exception)\n    +-+---------------- 1 ----------------\n"
+               "      | Traceback (most recent call last):\n      |   File \"c.py\", line 9\n      | TypeError: b\n"
+               "      +------------------------------------\n",
+       "TypeError", "b", 1},
+      {"with PyTorch's prefix",
+       "[rank0]:   + Exception Group Traceback (most recent call last):\n[rank0]:   |   File \"a.py\", line 3\n"
+       "[rank0]:   | ExceptionGroup: all (1 sub-exception)\n[rank0]:   +-+---------------- 1 ----------------\n"
+       "[rank0]:     | ValueError: a\n[rank0]:     +------------------------------------\n",
+       "ValueError", "a", 1},
+      {"what comes behind it",
+       group + "    | ValueError: a\n" + end + "\nDuring handling of the above exception, another one occurred:\n\n" +
+           kHead + "RuntimeError: b\n",
+       "RuntimeError", "b", 2},
+      {"no group", kHead + "ValueError: x\n  | loss | 3 |\n  +------+---+\n", "ValueError", "x", 2},
+  };
+  for (const Row& row : rows) check(row);
 }
 
 TEST_CASE("traceback: it counts while it is among the last lines", "[keeper]") {
@@ -83,6 +122,13 @@ TEST_CASE("traceback: it counts while it is among the last lines", "[keeper]") {
   CHECK(watch.error().type == "ValueError");
   watch.add("a line\n", 6);
   CHECK(watch.error().empty());
+  std::string group =
+      "  + Exception Group Traceback (most recent call last):\n  |   File \"a.py\", line 3\n"
+      "  | ExceptionGroup: all (30 sub-exceptions)\n  +-+---------------- 1 ----------------\n";
+  for (int part = 2; part < 32; ++part)
+    group +=
+        "    | E: " + std::to_string(part) + "\n    +---------------- " + std::to_string(part) + " ----------------\n";
+  CHECK(error_of(group).message == "2");
 }
 
 TEST_CASE("traceback: long ones keep their last frames", "[keeper]") {
@@ -117,7 +163,8 @@ TEST_CASE("error file: whole, short, half-written, and none", "[keeper]") {
 }
 
 TEST_CASE("traceback: its first line", "[keeper]") {
-  for (const char* line : {"Traceback (most recent call last):", "[rank12]: Traceback (most recent call last):\r\n"})
+  for (const char* line : {"Traceback (most recent call last):", "[rank12]: Traceback (most recent call last):\r\n",
+                           "  + Exception Group Traceback (most recent call last):\n"})
     CHECK(keeper::begins_traceback(line));
   for (const char* line : {"", "\n", "see Traceback (most recent call last):", "Traceback (most recent call last): x"})
     CHECK_FALSE(keeper::begins_traceback(line));
