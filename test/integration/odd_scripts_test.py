@@ -16,6 +16,11 @@ SCRIPTS = {
     "stdout is None at the end": "import atexit, os, sys\natexit.register(os.write, 1, b'late')\nprint('x')\nsys.stdout = None",
     "stdout is gone": "import sys\nprint('x')\ndel sys.stdout",
     "streams are closed": "import sys\nprint('x')\nsys.stdout.close()\nsys.stderr.close()",
+    "streams are wrapped": "import io, sys\nbefore = sys.stdout, sys.stdout.name, sys.stdout.buffer.name, sys.stdout.mode, sys.stdout.newlines\n"
+                           "print(before[0] is sys.__stdout__, *before[1:])\nsys.stdin = io.TextIOWrapper(sys.stdin.buffer, 'latin-1')\n"
+                           "for name in ('stdout', 'stderr'):\n    stream = getattr(sys, name)\n    print(stream.buffer.seekable(), flush=True)\n"
+                           "    setattr(sys, name, io.TextIOWrapper(stream.buffer, 'latin-1'))\n"
+                           "print('\\xe9', repr(sys.stdin.read()))\nraise ValueError('\\xe9')",
     "descriptors are closed": "import os\nprint('x', flush=True)\nfor fd in (0, 1, 2):\n    os.close(fd)",
     "an exception without stdout": "import sys\nsys.stdout = None\nraise ValueError('loss is NaN')",
     "words of an exit without stderr": "import sys\nsys.stderr = None\nsys.exit('no data')",

@@ -11,6 +11,7 @@ import atexit
 import ctypes
 import gc
 import importlib
+import io
 import json
 import os
 import signal
@@ -298,6 +299,17 @@ def become_rank(settings, descriptors, middle):
         os.sched_setaffinity(0, settings["cpus"])
 
 
+def renew(stream, descriptor):
+    """Opens it anew, and it stays the object that modules may hold: Python has kept of the server's own file that one can seek in it,
+    and whoever wraps `stream.buffer` would be told so of the rank's pipe."""
+    if type(stream) is not io.TextIOWrapper or stream.closed or stream.fileno() != descriptor:
+        return  # Of a sitecustomize.
+    is_raw = isinstance(stream.buffer, io.RawIOBase)
+    buffer = open(descriptor, "wb" if stream.writable() else "rb", buffering=0 if is_raw else -1, closefd=False)
+    (buffer if is_raw else buffer.raw).name = stream.name
+    stream.__init__(buffer, stream.encoding, stream.errors, "\n", stream.line_buffering, stream.write_through)
+
+
 def give_openblas_its_threads():
     """As many as it would have started by itself."""
     if "OPENBLAS_NUM_THREADS" in os.environ:
@@ -337,6 +349,8 @@ class Born:
 
     def run(self):
         set_title(self.start.command)
+        for descriptor, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+            renew(stream, descriptor)
         for stream in (sys.stdout, sys.stderr):
             if stream.isatty():
                 stream.reconfigure(line_buffering=True)
