@@ -317,6 +317,15 @@ while os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             said.append((launch.log(0), "importing threads_of starts a thread" in launch.stderr()))
         self.assertEqual(said, [(b"False False\n", True), (b"True False\n", False)])
 
+    def test_a_thread_from_the_start_of_python_is_laid_to_no_module(self):
+        self.install("usercustomize.py", "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n")
+        command = self.command("threads.py", "import sys\nprint('decimal' in sys.modules)\nimport decimal\n")
+        launch = self.run_to_end("-n", 1, "--", *command, env=self.site(), run_dir="with")
+        self.assertIn("a thread runs at the start of Python already", launch.stderr())
+        os.remove(os.path.join(self.site_folder(), "usercustomize.py"))
+        launch = self.run_to_end("-n", 1, "--", *command, env=self.site(), run_dir="without")
+        self.assertEqual(launch.log(0), b"True\n")
+
     def test_a_variable_that_the_script_sets_first_is_there_when_modules_are_imported(self):
         self.install("reads_variable.py", "import os\nVALUE = os.environ.get('LEVEL')\n")
         text = "import os, sys\nforked = 'reads_variable' in sys.modules, os.environ.get('LEVEL')\nos.environ['LEVEL'] = 'high'\n" \
@@ -362,11 +371,13 @@ while os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         self.assertNotEqual(first[0], second[0])
         self.assertNotEqual(first[1], second[1])
 
+    def site_folder(self):
+        return self.path("user", "lib", "python3.%d" % self.minor(), "site-packages")
+
     def install(self, name, text):
-        version = "python3.%d" % self.minor()
-        folder = self.path("user", "lib", version, "site-packages")
-        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
-        with open(os.path.join(folder, name), "w") as file:
+        path = os.path.join(self.site_folder(), name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
             file.write(text)
 
     def site(self):

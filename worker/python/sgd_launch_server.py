@@ -163,6 +163,8 @@ class Server:
 
     def load(self):
         """Imports what is planned. Returns why ranks cannot be forked off, or ""."""
+        if thread_count() > 1:  # No module is to blame.
+            return "a thread runs at the start of Python already (of a sitecustomize, a usercustomize or a .pth file)"
         variables = {name: value for name, value in FORK_SAFE.items() if name not in os.environ}
         variables.update(self.plan.variables)
         before = {name: os.environ.get(name) for name in variables}
