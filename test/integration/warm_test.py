@@ -42,6 +42,11 @@ OWN = {"SGD_LINK", "SGD_TOKEN", "SGD_RUN_ID", "SGD_RUN_DIR", "SGD_CHECKPOINT_DIR
 NOT_USED = "the interpreter that is held ready is not used: "
 
 
+def python_minor():
+    said = subprocess.run(["/usr/bin/python3", "-c", "import sys; print(sys.version_info[1])"], capture_output=True, check=True)
+    return int(said.stdout)
+
+
 class WarmTest(LaunchTest):
     def setUp(self):
         super().setUp()
@@ -99,6 +104,20 @@ class WarmTest(LaunchTest):
                 what["environment"] = {name: value for name, value in what["environment"].items() if name not in OWN}
             self.assertEqual(seen, expected)
         self.assertNotIn(NOT_USED, one.stderr())
+
+    def test_variables_that_modules_set_when_they_are_imported_are_there(self):
+        folder = self.path("user", "lib", "python3.%d" % python_minor(), "site-packages")
+        os.makedirs(folder)
+        with open(os.path.join(folder, "sets_variable.py"), "w") as file:
+            file.write("import os\nos.environ['OF_MODULE'] = os.environ.pop('OF_USER')\n")
+        user = {"PYTHONUSERBASE": self.path("user"), "OF_USER": "given"}
+        text = "import sys\nforked = 'sets_variable' in sys.modules\nimport os, sets_variable\n" \
+               "print(forked, os.environ.get('OF_MODULE'), 'OF_USER' in os.environ)\n"
+        command = self.command("sets.py", text)
+        self.warm("-n", 1, "--", *command, **user)
+        launch = self.run_warm("-n", 1, "--", *command, **user)
+        self.assertNotIn(NOT_USED, launch.stderr())
+        self.assertEqual(launch.log(0), b"True given False\n")
 
     def test_the_next_one_is_made_when_its_run_has_ended(self):
         command = self.command("waits.py", WAITS, self.path("up"), self.path("go"))

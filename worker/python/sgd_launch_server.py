@@ -75,6 +75,14 @@ def set_title(words):
         pass  # A name for people.
 
 
+def set_variables(values):
+    """Those that are None are not there then."""
+    for name, value in values.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+
+
 class Server:
     def __init__(self):
         self.socket = socket.socket(fileno=CONTROL_FD)
@@ -84,6 +92,7 @@ class Server:
         self.learned = None
         self.backend = ""
         self.stamps = {}
+        self.set_by_modules = {}  # Variables, when they were imported; None: taken away.
 
     def receive(self):
         """One message and its descriptors; (None, []) when the keeper is gone."""
@@ -136,6 +145,7 @@ class Server:
         coerced = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
         os.environ.clear()
         os.environ.update({**coerced, **job["environment"]})
+        set_variables(self.set_by_modules)
         os.chdir(job["workdir"])
         changed = preload.first_changed(self.stamps)
         if changed:
@@ -169,6 +179,7 @@ class Server:
         variables.update(self.plan.variables)
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)
+        start = dict(os.environ)
         if not rank.is_main_waiting:  # What modules keep of it becomes the script's.
             rank.fresh_main(self.start)
             rank.is_main_waiting = True
@@ -177,10 +188,9 @@ class Server:
             failed, threaded = preload.import_all(self.plan.modules, thread_count)
         finally:
             gc.enable()
-            for name, value in before.items():
-                os.environ.pop(name, None)
-                if value is not None:
-                    os.environ[name] = value
+            set_variables(before)
+        self.set_by_modules.update((name, os.environ.get(name)) for name in {*start, *os.environ} - {*before}
+                                   if os.environ.get(name) != start.get(name))
         for name, error in failed:
             sys.stderr.write("sgd-launch: not preloaded: %s: %s\n" % (name, error))
         if failed and self.plan.is_named:
