@@ -293,6 +293,14 @@ def reductions(begin):
         odd = torch.tensor([float("nan") if rank == size - 1 else 1.0, float(rank)])
         dist.all_reduce(odd, op)
         assert odd[0].isnan() and odd[1] == (0 if op == dist.ReduceOp.MIN else size - 1), odd
+    for op, dtype in ((dist.ReduceOp.AVG, torch.int64), (dist.ReduceOp.BAND, torch.float32)):
+        try:
+            dist.all_reduce(torch.ones(2, dtype=dtype), op)
+        except dist.DistBackendError as error:
+            refused, _, known = str(error).partition("; it reduces ")
+            assert f"does not reduce {dtype} by " in refused and known and str(dtype) not in known, error
+        else:
+            raise AssertionError(op)
     dist.destroy_process_group()
     say({"rank": rank, "done": done})
 

@@ -37,6 +37,13 @@ def _say_once(text):
         print(f"sgd_launch_ddp: {text}", file=sys.stderr, flush=True)
 
 
+def _is_reduced(dtype, code):
+    """AVG is of floats, and operations on bits are of all others."""
+    if dtype not in TYPES or code >= REDUCTIONS:
+        return False
+    return code != collective.AVERAGE if not dtype.is_floating_point else code < collective.BIT_AND
+
+
 class SgdBackend(torch._C._distributed_c10d.Backend):
     """Operations on tensors as requests on addresses. What each does is what torch.distributed documents."""
 
@@ -115,9 +122,10 @@ class SgdBackend(torch._C._distributed_c10d.Backend):
         code, dtype = int(reduction.op), tensor.dtype
         if dtype in (torch.complex64, torch.complex128) and code in (collective.SUM, collective.AVERAGE):
             dtype, count = torch.float32 if dtype is torch.complex64 else torch.float64, 2 * count
-        if dtype not in TYPES or code >= REDUCTIONS:
-            raise dist.DistBackendError(f"backend {self._name} does not reduce {tensor.dtype} by {reduction.op}; it reduces "
-                                        f"{', '.join(map(str, TYPES))}")
+        if not _is_reduced(dtype, code):
+            known = ", ".join(str(one) for one in TYPES if _is_reduced(one, code))
+            raise dist.DistBackendError(f"backend {self._name} does not reduce {tensor.dtype} by {reduction.op}"
+                                        f"{known and '; it reduces ' + known}")
         return TYPES[dtype], code, count
 
     def _gloo_for(self, tensor):
