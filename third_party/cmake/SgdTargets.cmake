@@ -4,6 +4,8 @@ add_library(sgd_settings INTERFACE)
 target_include_directories(sgd_settings INTERFACE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(sgd_settings INTERFACE SGD_VERSION="${PROJECT_VERSION}")
 target_compile_options(sgd_settings INTERFACE
+  # The same bits on every CPU: some have no multiply-add of one rounding, and compilers take it wherever there is one.
+  -ffp-contract=off
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror=switch -Werror=return-type
   # GCC 13 and later warn of the inside of library templates, wrongly (array-bounds).
   $<$<AND:$<BOOL:${SGD_WERROR}>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Werror>)
