@@ -4,10 +4,12 @@
 #include <boost/crc.hpp>
 #include <cstring>
 
+#include "common/checkpoint/crc32c_instruction.hpp"
+
 namespace sgd::checkpoint {
 namespace {
 
-#if defined(__x86_64__)
+#if defined(SGD_CRC32C_INSTRUCTION)
 // The instruction takes three cycles and one can start in each: three streams run side by side, and
 // their sums are joined by appending zeros to the earlier ones, a linear map that tables hold.
 constexpr std::size_t kLongBytes = 8192;  // Of one stream; joining costs little against it.
@@ -59,17 +61,17 @@ std::uint64_t word_at(const std::byte* address) {
 }
 
 /// Takes whole groups of three streams of `stream_bytes` off the front of `bytes`.
-__attribute__((target("sse4.2"))) std::uint32_t three_streams(std::uint32_t state, std::span<const std::byte>& bytes,
-                                                              std::size_t stream_bytes, const ZerosTable& zeros) {
+SGD_CRC32C_INSTRUCTION std::uint32_t three_streams(std::uint32_t state, std::span<const std::byte>& bytes,
+                                                   std::size_t stream_bytes, const ZerosTable& zeros) {
   for (; bytes.size() >= 3 * stream_bytes; bytes = bytes.subspan(3 * stream_bytes)) {
     const std::byte* at = bytes.data();
-    std::uint64_t first = state;
-    std::uint64_t second = 0;
-    std::uint64_t third = 0;
+    Crc32cState first = state;
+    Crc32cState second = 0;
+    Crc32cState third = 0;
     for (const std::byte* const end = at + stream_bytes; at != end; at += sizeof(std::uint64_t)) {
-      first = __builtin_ia32_crc32di(first, word_at(at));
-      second = __builtin_ia32_crc32di(second, word_at(at + stream_bytes));
-      third = __builtin_ia32_crc32di(third, word_at(at + 2 * stream_bytes));
+      first = crc32c_of_word(first, word_at(at));
+      second = crc32c_of_word(second, word_at(at + stream_bytes));
+      third = crc32c_of_word(third, word_at(at + 2 * stream_bytes));
     }
     const std::uint32_t joined = zeros(static_cast<std::uint32_t>(first)) ^ static_cast<std::uint32_t>(second);
     state = zeros(joined) ^ static_cast<std::uint32_t>(third);
@@ -77,15 +79,14 @@ __attribute__((target("sse4.2"))) std::uint32_t three_streams(std::uint32_t stat
   return state;
 }
 
-__attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t state, std::span<const std::byte> bytes) {
-  state = three_streams(state, bytes, kLongBytes, kLongZeros);
-  state = three_streams(state, bytes, kShortBytes, kShortZeros);
-  std::uint64_t wide = state;
-  for (; bytes.size() >= sizeof wide; bytes = bytes.subspan(sizeof wide))
-    wide = __builtin_ia32_crc32di(wide, word_at(bytes.data()));
-  auto narrow = static_cast<std::uint32_t>(wide);
-  for (const std::byte byte : bytes) narrow = __builtin_ia32_crc32qi(narrow, static_cast<unsigned char>(byte));
-  return narrow;
+SGD_CRC32C_INSTRUCTION std::uint32_t by_instruction(std::uint32_t sum, std::span<const std::byte> bytes) {
+  sum = three_streams(sum, bytes, kLongBytes, kLongZeros);
+  sum = three_streams(sum, bytes, kShortBytes, kShortZeros);
+  Crc32cState state = sum;
+  for (; bytes.size() >= sizeof(std::uint64_t); bytes = bytes.subspan(sizeof(std::uint64_t)))
+    state = crc32c_of_word(state, word_at(bytes.data()));
+  for (const std::byte byte : bytes) state = crc32c_of_byte(state, static_cast<std::uint8_t>(byte));
+  return static_cast<std::uint32_t>(state);
 }
 #endif
 
@@ -110,8 +111,9 @@ std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) {
 }
 
 std::uint32_t crc32c(std::uint32_t crc, std::span<const std::byte> bytes) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("sse4.2")) return ~by_instruction(~crc, bytes);
+#if defined(SGD_CRC32C_INSTRUCTION)
+  static const bool has_instruction = has_crc32c_instruction();
+  if (has_instruction) return ~by_instruction(~crc, bytes);
 #endif
   return crc32c_portable(crc, bytes);
 }

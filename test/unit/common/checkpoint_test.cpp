@@ -38,6 +38,13 @@ TEST_CASE("checkpoint: CRC-32C") {
     const auto bytes = std::as_bytes(std::span(piece.data(), piece.size()));
     CHECK(crc32c_portable(0x12345678, bytes) == crc32c(0x12345678, bytes));
   }
+  std::vector<std::byte> noise(60'000);
+  for (std::size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<std::byte>(i * i / 7 & 0xff);
+  for (const std::size_t size : {767, 768, 5'000, 24'575, 24'576, 60'000}) {  // On both sides of where streams begin.
+    INFO(size);
+    const auto bytes = std::span<const std::byte>(noise).first(size);
+    CHECK(crc32c_portable(0x12345678, bytes) == crc32c(0x12345678, bytes));
+  }
 }
 
 TEST_CASE("checkpoint: CRC-32, as Python's zlib has it") {
