@@ -170,6 +170,28 @@ def banned_calls(tree):
     return found
 
 
+# Instructions of one kind of CPU, in code whose strings are blanked.
+_ONE_CPU = (r"\b(__builtin_(ia32|cpu|aarch64)_\w+|_mm\d*_\w+|__m(128|256|512)\w*|__crc32c?\w\b)"
+            r"|#\s*include\s*<(\w+intrin|arm_\w+)\.h>|__attribute__\(\(target(_clones)?\(")
+
+
+def one_cpu(tree):
+    """What only some CPUs have is behind the name of the architecture, so that others can compile the file."""
+    found = []
+    for path, text in cpp_files(tree):
+        conditions = []
+        for number, line in enumerate(code_only(text).split("\n"), 1):
+            if opened := re.match(r"\s*#\s*if(?:n?def)?\b(.*)", line):
+                conditions.append(opened.group(1))
+            elif other := re.match(r"\s*#\s*elif\b(.*)", line):
+                conditions[-1] += other.group(1)
+            elif re.match(r"\s*#\s*endif\b", line):
+                conditions.pop()
+            elif (match := re.search(_ONE_CPU, line)) and not re.search(r"__(x86_64|aarch64)__", " ".join(conditions)):
+                found.append(Finding(path, number, f"{match.group(0).strip()}: put it behind #if defined(__x86_64__), with what other CPUs do"))
+    return found
+
+
 def parsed_streams(tree):
     """A text is read first, and parsed then."""
     found = []
@@ -267,5 +289,5 @@ def presets_refuse_warnings(tree):
     return found
 
 
-ALL = (include_arrows, outside_headers, pure_core, banned_calls, parsed_streams, file_length, function_length, unfinished, machine_paths,
-       pragma_once, opening_comment, folder_readme, header_is_used, presets_refuse_warnings, limits_have_tests)
+ALL = (include_arrows, outside_headers, pure_core, banned_calls, one_cpu, parsed_streams, file_length, function_length, unfinished,
+       machine_paths, pragma_once, opening_comment, folder_readme, header_is_used, presets_refuse_warnings, limits_have_tests)
