@@ -100,9 +100,9 @@ bool AshaPromotion::restore(const nlohmann::json& state) {
     if (place.rung < -1 || place.rung >= static_cast<int>(rungs_.size())) return false;
     places_[one.at(0).get<TrialId>()] = place;
   }
+  if (places_.size() != members().size()) return false;
   return std::all_of(members().begin(), members().end(), [&](const auto& one) {
     const auto place = places_.find(one.first);
-    if (one.second.phase == Phase::kEnded) return place == places_.end();
     if (place == places_.end()) return false;
     return one.second.phase == Phase::kRunning ||
            (place->second.rung >= 0 && rung(place->second.rung).trials.waits(one.first));

@@ -92,9 +92,8 @@ bool AshaStopping::restore(const nlohmann::json& state) {
     if (runner.bracket < 0 || runner.bracket >= rules_.brackets) return false;
     runners_[one.at(0).get<TrialId>()] = runner;
   }
-  return std::all_of(members().begin(), members().end(), [&](const auto& one) {
-    return one.second.phase == Phase::kEnded || runners_.contains(one.first);
-  });
+  return runners_.size() == members().size() &&
+         std::all_of(members().begin(), members().end(), [&](const auto& one) { return runners_.contains(one.first); });
 }
 
 }  // namespace sgd::tune

@@ -176,9 +176,9 @@ bool Hyperband::restore(const nlohmann::json& state) {
     const std::pair place(one.at(0).get<int>(), one.at(1).get<TrialId>());
     ready_[place] = {one.at(2).get<std::int64_t>(), one.at(3).get<double>(), one.at(4).get<std::int64_t>()};
   }
-  return std::all_of(members().begin(), members().end(), [&](const auto& one) {
-    return (one.second.phase == Phase::kEnded) != bracket_of_.contains(one.first);
-  });
+  return bracket_of_.size() == members().size() &&
+         std::all_of(members().begin(), members().end(),
+                     [&](const auto& one) { return bracket_of_.contains(one.first); });
 }
 
 }  // namespace sgd::tune

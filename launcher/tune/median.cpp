@@ -98,9 +98,8 @@ bool MedianRule::restore(const nlohmann::json& state) {
     for (const nlohmann::json& report : one.at(1))
       take(runner, report.at(0).get<std::int64_t>(), number_or_nan(report.at(1)));
   }
-  return std::all_of(members().begin(), members().end(), [&](const auto& one) {
-    return (one.second.phase == Phase::kEnded) != runners_.contains(one.first);
-  });
+  return runners_.size() == members().size() &&
+         std::all_of(members().begin(), members().end(), [&](const auto& one) { return runners_.contains(one.first); });
 }
 
 }  // namespace sgd::tune

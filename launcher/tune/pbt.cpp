@@ -116,9 +116,9 @@ bool Pbt::restore(const nlohmann::json& state) {
     read.turn = one.at(5).get<std::uint64_t>();
     if (one.size() > 6) read.step = one.at(6).get<std::int64_t>();  // A state of before has none.
   }
-  return std::all_of(members().begin(), members().end(), [&](const auto& one) {
-    return (one.second.phase == Phase::kEnded) != population_.contains(one.first);
-  });
+  return population_.size() == members().size() &&
+         std::all_of(members().begin(), members().end(),
+                     [&](const auto& one) { return population_.contains(one.first); });
 }
 
 }  // namespace sgd::tune

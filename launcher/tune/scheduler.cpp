@@ -22,19 +22,19 @@ const char* word_of(Outcome outcome) {
   SGD_ASSERT(false);
 }
 
-Scheduler::Member& Scheduler::member(TrialId trial) {
-  const auto found = members_.find(trial);
-  SGD_ASSERT(found != members_.end());
-  return found->second;
+void Scheduler::enter(Member& member, Phase phase) {
+  --counted(member.phase);
+  ++counted(phase);
+  member.phase = phase;
 }
 
-void Scheduler::enter(Member& member, Phase phase) {
-  const auto counted = [this](Phase of) -> std::size_t* {
-    return of == Phase::kRunning ? &running_ : of == Phase::kPaused ? &paused_ : nullptr;
-  };
-  if (std::size_t* before = counted(member.phase)) --*before;
-  if (std::size_t* after = counted(phase)) ++*after;
-  member.phase = phase;
+/// Nothing is kept of it here: there may be a hundred thousand.
+void Scheduler::leave(TrialId trial, Outcome outcome) {
+  const auto leaver = members_.find(trial);
+  SGD_ASSERT(leaver != members_.end());
+  --counted(leaver->second.phase);
+  members_.erase(leaver);
+  ended(trial, outcome);
 }
 
 void Scheduler::add_trial(TrialId trial, const Values& values) {
@@ -47,13 +47,14 @@ void Scheduler::add_trial(TrialId trial, const Values& values) {
 Decisions Scheduler::on_report(const Report& given) {
   Report report = given;
   if (!std::isfinite(report.value)) report.value = std::numeric_limits<double>::quiet_NaN();
-  Member& reporter = member(report.trial);
+  const auto found = members_.find(report.trial);
   Decision decision{.trial = report.trial, .iteration = report.iteration};
-  if (reporter.phase != Phase::kRunning) {
-    decision.action = reporter.phase == Phase::kPaused ? Action::kPause : Action::kStop;
+  if (found == members_.end() || found->second.phase != Phase::kRunning) {
+    decision.action = found == members_.end() ? Action::kStop : Action::kPause;
     decision.reason = Reason::kNotRunning;
     return {decision};
   }
+  Member& reporter = found->second;
   if (report.iteration <= reporter.iteration) {
     decision.reason = Reason::kRepeated;
     return {decision};
@@ -63,18 +64,13 @@ Decisions Scheduler::on_report(const Report& given) {
   SGD_ASSERT(decision.trial == report.trial && decision.action != Action::kResume);
   if (decision.action == Action::kExploit) reporter.iteration = decision.donor_iteration;
   if (decision.action == Action::kPause || decision.waits) enter(reporter, Phase::kPaused);
-  if (decision.action == Action::kStop) {
-    enter(reporter, Phase::kEnded);
-    ended(report.trial, Outcome::kStopped);
-  }
+  if (decision.action == Action::kStop) leave(report.trial, Outcome::kStopped);
   return settle({std::move(decision)});
 }
 
 Decisions Scheduler::on_end(TrialId trial, Outcome outcome) {
-  Member& leaver = member(trial);
-  if (leaver.phase == Phase::kEnded) return {};
-  enter(leaver, Phase::kEnded);
-  ended(trial, outcome);
+  if (!members_.contains(trial)) return {};
+  leave(trial, outcome);
   return settle({});
 }
 
@@ -85,10 +81,8 @@ Decisions Scheduler::on_no_more_trials() {
 
 Decisions Scheduler::settle(Decisions decisions) {
   for (Decision& decision : settled()) {
-    Member& stopped = member(decision.trial);
-    SGD_ASSERT(decision.action == Action::kStop && stopped.phase == Phase::kPaused);
-    enter(stopped, Phase::kEnded);
-    ended(decision.trial, Outcome::kStopped);
+    SGD_ASSERT(decision.action == Action::kStop && members_.at(decision.trial).phase == Phase::kPaused);
+    leave(decision.trial, Outcome::kStopped);
     // The trial that the event was about has one decision, the last one.
     if (!decisions.empty() && decisions.front().trial == decision.trial)
       decisions.front() = std::move(decision);
@@ -106,14 +100,14 @@ std::optional<Decision> Scheduler::next_paused(bool others_wait) const {
 }
 
 void Scheduler::on_resumed(TrialId trial) {
-  Member& one = member(trial);
+  Member& one = members_.at(trial);
   SGD_ASSERT(one.phase == Phase::kPaused);
   enter(one, Phase::kRunning);
   resumed(trial);
 }
 
 void Scheduler::on_values(TrialId trial, const Values& values) {
-  if (member(trial).phase != Phase::kEnded) values_set(trial, values);
+  if (members_.contains(trial)) values_set(trial, values);
 }
 
 nlohmann::json Scheduler::state() const {
@@ -123,14 +117,15 @@ nlohmann::json Scheduler::state() const {
 }
 
 bool Scheduler::take_state(const nlohmann::json& state) {
+  constexpr int kEnded = 2;  // A state of before has those, too.
   SGD_ASSERT(members_.empty());
   for (const nlohmann::json& one : state.at("members")) {
     const auto phase = one.at(1).get<int>();
+    if (phase < 0 || phase > kEnded) return false;
+    if (phase == kEnded) continue;
     const Member read{static_cast<Phase>(phase), one.at(2).get<std::int64_t>()};
-    if (phase < 0 || phase > static_cast<int>(Phase::kEnded)) return false;
     if (!members_.emplace(one.at(0).get<TrialId>(), read).second) return false;
-    if (read.phase == Phase::kRunning) ++running_;
-    if (read.phase == Phase::kPaused) ++paused_;
+    ++counted(read.phase);
   }
   more_may_come_ = state.at("more_may_come").get<bool>();
   return restore(state.at("own"));

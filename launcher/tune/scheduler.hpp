@@ -68,17 +68,19 @@ class Scheduler {
   /// What `trial` has from now on, where that is not what a kExploit said (the donor's checkpoint was gone).
   void on_values(TrialId trial, const Values& values);
 
-  /// Everything, for restore_scheduler. Grows with the trials: keep it from time to time, and the events since.
+  /// Everything, for restore_scheduler. Grows with the trials that have not ended, and with the values that the rule
+  /// compares: keep it from time to time, and the events since.
   [[nodiscard]] nlohmann::json state() const;
   /// Of one that nothing has happened to. False, or an exception of the JSON library's: the state makes no sense.
   [[nodiscard]] bool take_state(const nlohmann::json& state);
 
  protected:
-  enum class Phase { kRunning, kPaused, kEnded };
+  enum class Phase { kRunning, kPaused };
   struct Member {
     Phase phase = Phase::kRunning;
     std::int64_t iteration = 0;  ///< Of its newest report; 0: none yet.
   };
+  /// Trials that were added and have not ended.
   [[nodiscard]] const std::map<TrialId, Member>& members() const { return members_; }
   /// Trials that run, and that wait.
   [[nodiscard]] std::size_t running() const { return running_; }
@@ -100,8 +102,9 @@ class Scheduler {
   /// What own_state() gave, after members() are known; false when it makes no sense.
   virtual bool restore(const nlohmann::json& state) = 0;
 
-  [[nodiscard]] Member& member(TrialId trial);
+  [[nodiscard]] std::size_t& counted(Phase phase) { return phase == Phase::kRunning ? running_ : paused_; }
   void enter(Member& member, Phase phase);
+  void leave(TrialId trial, Outcome outcome);
   Decisions settle(Decisions decisions);
 
   std::map<TrialId, Member> members_;

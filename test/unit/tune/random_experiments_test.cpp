@@ -169,6 +169,38 @@ TEST_CASE("schedulers: every experiment comes to its end, and a copy decides the
   }
 }
 
+TEST_CASE("schedulers: of trials that have ended none is kept, but for their values at a rung") {
+  for (const Json& scheduler : kSchedulers) {
+    INFO(scheduler.dump());
+    const ExperimentSpec spec = test::spec_of({{"scheduler", scheduler}, {"samples", 1000}});
+    const auto rule = make_scheduler(spec);
+    for (TrialId trial = 0; trial < 1000; ++trial) {
+      rule->add_trial(trial, spec.list().at(trial).values);
+      (void)rule->on_end(trial, Outcome::kFailed);
+      CHECK(rule->on_end(trial, Outcome::kFailed).empty());
+      CHECK(rule->on_report({trial, 1, 0.5, false}).front().reason == Reason::kNotRunning);
+    }
+    rule->add_trial(1000, spec.list().at(0).values);
+    CHECK(rule->state().at("members").size() == 1);
+    CHECK(rule->state().dump().size() < 1000);
+  }
+}
+
+TEST_CASE("schedulers: a state of before, with trials that have ended, is that of the others") {
+  for (const Json& scheduler : kSchedulers) {
+    INFO(scheduler.dump());
+    const ExperimentSpec spec = test::spec_of({{"scheduler", scheduler}});
+    const auto rule = make_scheduler(spec);
+    rule->add_trial(1, spec.list().at(1).values);
+    Json before = rule->state();
+    before["members"].insert(before["members"].begin(), Json{0, 2, 5});
+    auto restored = restore_scheduler(spec, before);
+    REQUIRE(restored.ok());
+    CHECK(restored.value()->state() == rule->state());
+    CHECK(restored.value()->on_end(0, Outcome::kCompleted).empty());
+  }
+}
+
 TEST_CASE("schedulers: a state that makes no sense is refused") {
   for (const Json& scheduler : kSchedulers) {
     INFO(scheduler.dump());
