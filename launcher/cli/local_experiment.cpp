@@ -35,6 +35,7 @@ LocalExperiment::LocalExperiment(const RunOptions& options, core::RunDefinition 
       experiment_(std::move(experiment)),
       shown_dir_(as_typed(experiment_.run_dir)),
       console_(io_, detect_style(options.no_color, options.quiet)),
+      table_(kRowsAtEnd),
       coordinator_(io_),
       control_(io_, [this](const nlohmann::json& request) { return answer(request); }),
       signals_(io_),

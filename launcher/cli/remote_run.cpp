@@ -59,7 +59,7 @@ int RemoteRun::submit(Json request, bool detach) {
   request["request_id"] = core::Secrets(process::random_seed()).next();
   request_ = std::move(request);
   if (!find_files()) return exit_code::kUsage;
-  if (request_.contains("base")) table_.emplace();
+  if (request_.contains("base")) table_.emplace(kTrialRows);
   if (const auto loaded = job::load_resolved(job); loaded.job) {
     steps_planned_ = planned_steps(*loaded.job);
     printer_.emplace(console_, *loaded.job, options_.is_json);
@@ -81,7 +81,7 @@ int RemoteRun::join(Seen seen) {
   run_ = std::move(seen.run);
   file_of("events.jsonl").got = seen.bytes;
   past_ = std::move(seen.events);
-  table_.emplace();
+  table_.emplace(kTrialRows);
   for (const Json& event : past_) table_->add(event);
   return go();
 }

@@ -1,7 +1,8 @@
 #include "launcher/cli/trial_table.hpp"
 
 #include <algorithm>
-#include <set>
+#include <iterator>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -71,6 +72,12 @@ void TrialTable::add(const Json& event) {
   if (what == "trials_wanted") wanted_ += static_cast<std::int64_t>(member(event, "trials").size());
   const std::int64_t number = read_or(event, "trial", std::int64_t{-1});
   if (number < 0 || !what.starts_with("trial_")) return;
+  drop_worst();  // Not at its end, which is still to be told.
+  const bool was_dropped = dropped_ > 0 && what != "trial_started" && !trials_.contains(number);
+  if (!was_dropped) take(what, number, event);
+}
+
+void TrialTable::take(const std::string& what, std::int64_t number, const Json& event) {
   Trial& trial = trials_[number];
   if (what == "trial_started") {
     trial.parameters = member(event, "parameters");
@@ -94,6 +101,7 @@ void TrialTable::add(const Json& event) {
   } else if (what == "trial_resumed") {
     if (is_over(trial.state)) --ended_;
     if (trial.state == "failed") --failed_;
+    ranked_.erase(rank_of(number));
     trial.state = read_or(event, "state", "running");
     trial.why.clear();
   } else if (what == "trial_ended") {
@@ -102,6 +110,25 @@ void TrialTable::add(const Json& event) {
     trial.why = read_or(event, "why", "");
     trial.wall_s = read_or(event, "wall_s", 0.0);
     if (trial.state == "failed") ++failed_;
+    if (kept_ && trial.state != "cancelled") ranked_.insert(rank_of(number));
+  }
+}
+
+TrialTable::Rank TrialTable::rank_of(std::int64_t number) const {
+  const std::optional<double>& best = trials_.at(number).best;
+  if (!best) return {std::numeric_limits<double>::infinity(), number};
+  return {is_highest_ ? -*best : *best, number};
+}
+
+/// The first trial stays: its parameters name the columns.
+void TrialTable::drop_worst() {
+  if (!kept_) return;
+  for (auto worst = ranked_.end(); ranked_.size() > *kept_ + 1 && worst != ranked_.begin();) {
+    --worst;
+    if (worst->second == best_ || worst->second == trials_.begin()->first) continue;
+    trials_.erase(worst->second);
+    worst = ranked_.erase(worst);
+    ++dropped_;
   }
 }
 
@@ -134,7 +161,7 @@ std::vector<std::int64_t> TrialTable::shown(std::size_t rows) const {
   std::vector<Ranked> others;  // The best one is always there.
   others.reserve(trials_.size());
   for (const auto& [number, trial] : trials_) {
-    if (number == best_ || trials_.size() <= rows)
+    if (number == best_ || begun() <= rows)
       numbers.push_back(number);
     else
       others.push_back({number, is_over(trial.state), trial.best});
@@ -173,14 +200,14 @@ std::vector<std::string> TrialTable::lines(std::size_t rows) const {
     cells.push_back(std::move(row));
   }
   std::vector<std::string> lines = aligned(cells);
-  if (numbers.size() < trials_.size())
-    lines.push_back(fmt::format("... and {} more, which have ended", trials_.size() - numbers.size()));
+  if (numbers.size() < begun())
+    lines.push_back(fmt::format("... and {} more, which have ended", begun() - numbers.size()));
   return lines;
 }
 
 std::string TrialTable::progress() const {
   std::string text = fmt::format("{}/{} trials", ended_, std::max<std::int64_t>(planned_, ended_));
-  const auto at_work = static_cast<std::int64_t>(trials_.size()) - ended_;
+  const auto at_work = static_cast<std::int64_t>(begun()) - ended_;
   if (at_work > 0) text += fmt::format(", {} at work", at_work);
   if (failed_ > 0) text += fmt::format(", {} failed", failed_);
   if (best_) text += fmt::format("  best {} {} (trial {})", metric_, shown_number(trials_.at(*best_).best), *best_);

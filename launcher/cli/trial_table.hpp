@@ -5,10 +5,13 @@
 //   trial  state      lr        epoch  val_accuracy
 //   * 7    completed  0.0213    5      0.9312 (best of epoch 4: 0.9320)
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/json/nlohmann.hpp"
@@ -29,9 +32,15 @@ class TrialTable {
     double wall_s = 0;
   };
 
+  TrialTable() = default;
+  /// For who shows at most `rows` at a time, as long as the experiment goes on: of trials that have ended the best ones
+  /// are kept, and those that may go on with it; the others are only counted.
+  explicit TrialTable(std::size_t rows) : kept_(rows) {}
+
   /// A line of the experiment's events.jsonl; those of other kinds are nothing to it.
   void add(const Json& event);
 
+  /// That are kept.
   [[nodiscard]] const std::map<std::int64_t, Trial>& trials() const { return trials_; }
   [[nodiscard]] std::optional<std::int64_t> best() const { return best_; }
   [[nodiscard]] const std::string& metric() const { return metric_; }
@@ -43,12 +52,17 @@ class TrialTable {
   [[nodiscard]] std::string narrate(const Json& event) const;
   [[nodiscard]] Json to_json() const;
   /// How many trials a search program was asked for, and has not given.
-  [[nodiscard]] std::int64_t owed() const { return wanted_ - static_cast<std::int64_t>(trials_.size()); }
+  [[nodiscard]] std::int64_t owed() const { return wanted_ - static_cast<std::int64_t>(begun()); }
   /// An experiment with this state at its end has something left to do: it was ended from outside, or its search
   /// program failed.
   [[nodiscard]] bool may_go_on(const std::string& state) const;
 
  private:
+  using Rank = std::pair<double, std::int64_t>;  ///< The best is first; of two that are equal the earlier trial.
+  [[nodiscard]] std::size_t begun() const { return trials_.size() + dropped_; }
+  [[nodiscard]] Rank rank_of(std::int64_t number) const;
+  void drop_worst();
+  void take(const std::string& what, std::int64_t number, const Json& event);
   [[nodiscard]] bool is_better(double left, double right) const;
   [[nodiscard]] std::vector<std::int64_t> shown(std::size_t rows) const;
   [[nodiscard]] std::string short_name(const std::string& parameter) const;
@@ -64,6 +78,9 @@ class TrialTable {
   std::int64_t failed_ = 0;
   bool has_failed_search_ = false;
   std::optional<std::int64_t> best_;  ///< By what has been reported so far.
+  std::optional<std::size_t> kept_;   ///< Nothing: all trials.
+  std::set<Rank> ranked_;             ///< Of trials_: those that have ended for good.
+  std::size_t dropped_ = 0;           ///< Trials that have been in trials_.
 };
 
 /// Of a trial.

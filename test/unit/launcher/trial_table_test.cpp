@@ -76,6 +76,47 @@ TEST_CASE("trial table: a few of a hundred thousand trials are found without all
   CHECK(lines[4].starts_with("77777 "));
 }
 
+TEST_CASE("trial table: who shows few rows keeps few trials, and shows the same") {
+  constexpr int kTrials = 2000;
+  constexpr std::size_t kRows = 5;
+  for (const char* mode : {"min", "max"}) {
+    TrialTable all;
+    TrialTable few(kRows);
+    const auto tell = [&](const Json& event) {
+      all.add(event);
+      few.add(event);
+      REQUIRE(few.narrate(event) == all.narrate(event));
+    };
+    tell({{"event", "experiment_started"}, {"trials", kTrials}, {"metric", "loss"}, {"mode", mode}});
+    for (int trial = 0; trial < kTrials; ++trial) {
+      tell(started(trial, 0.1 * trial));
+      const int value = trial * 7919 % 997;  // Some are equal.
+      tell(report(trial, 1, trial % 11 == 0 ? Json(nullptr) : Json(value)));
+      if (trial % 500 == 1) continue;
+      tell(ended(trial, trial % 13 == 0 ? "failed" : "completed"));
+      for (const std::size_t rows : {kRows, kRows - 2}) REQUIRE(few.lines(rows) == all.lines(rows));
+      REQUIRE(few.progress() == all.progress());
+    }
+    CHECK(few.owed() == all.owed());
+    CHECK(all.trials().size() == kTrials);
+    CHECK(few.trials().size() <= kRows + 7);  // Those at work, the first one, and one whose end may still be told.
+  }
+}
+
+TEST_CASE("trial table: who shows few rows keeps those that may go on") {
+  TrialTable table(1);
+  for (int trial = 0; trial < 9; ++trial) {
+    table.add(started(trial, 0.1));
+    table.add(report(trial, 1, trial));
+    table.add(ended(trial, trial == 8 ? "cancelled" : "completed"));
+  }
+  table.add({{"event", "trial_resumed"}, {"trial", 8}, {"state", "running"}});
+  CHECK(table.progress() == "8/8 trials, 1 at work  best  0 (trial 0)");
+  CHECK(table.trials().at(8).state == "running");
+  table.add(ended(8, "completed"));
+  CHECK(table.progress() == "9/9 trials  best  0 (trial 0)");
+}
+
 TEST_CASE("trial table: what goes on has not ended, and more trials are planned") {
   TrialTable table = table_of({started(0, 0.1), ended(0, "completed"), started(1, 0.2), ended(1, "cancelled")});
   CHECK(table.may_go_on("interrupted"));
