@@ -35,8 +35,8 @@ void RunRetention::look_later(Duration delay) {
   });
 }
 
-void RunRetention::note_ended() {
-  if (++ended_ >= kEndedMax && !is_looking_) look_later(Duration::zero());
+void RunRetention::note_ended(const RunId& run) {
+  if (!shell_.is_trial(run) && ++ended_ >= kEndedMax && !is_looking_) look_later(Duration::zero());
 }
 
 /// An ended run's folder does not grow: its size is asked for once. An experiment may have lived again since.

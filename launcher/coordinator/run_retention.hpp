@@ -39,8 +39,9 @@ class RunRetention {
 
   void start();
   void stop() { timer_.cancel(); }
-  /// One more is over. Whoever ends runs by the thousand makes looks come sooner.
-  void note_ended();
+  /// One more is over. Whoever ends runs by the thousand makes looks come sooner; not by trials, which stay as long as
+  /// their experiment does: a look sums up all that this has left.
+  void note_ended(const RunId& run);
   /// Of a run that is over, or a stray.
   void remove(const RunId& run, Done done);
   void pin(const RunId& run, bool pinned, Done done);

@@ -379,7 +379,7 @@ void RunService::settle(const RunId& run, const std::string& not_kept) {
     }
   }
   desk_.on_settled(run, outcome.mapped());
-  retention_.note_ended();
+  retention_.note_ended(run);
 }
 
 bool RunService::is_settled(const RunId& run) const {
