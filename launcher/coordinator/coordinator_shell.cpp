@@ -6,23 +6,6 @@
 #include "launcher/process/clock.hpp"
 
 namespace sgd::coordinator {
-namespace {
-
-/// For the run's row, without what may be large.
-std::string summary_text(const RunId& run, const core::RunOutcome& outcome) {
-  constexpr std::size_t kBytesMax = 16 << 10;
-  nlohmann::ordered_json summary = storage::summary_of(run, outcome);
-  const auto text = [&summary] {
-    return summary.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  };
-  for (const char* key : {"results", "metrics", "error"}) {
-    if (text().size() <= kBytesMax) break;
-    summary[key] = nullptr;
-  }
-  return text();
-}
-
-}  // namespace
 
 CoordinatorShell::CoordinatorShell(boost::asio::io_context& io, core::CoordinatorSettings settings)
     : io_(io),
@@ -200,8 +183,9 @@ void CoordinatorShell::on_event(const core::CoordinatorEvent& event) {
 /// runs that have ended, and says so again.
 void CoordinatorShell::follow(core::CoordinatorCommands commands) {
   for (const core::CoordinatorCommand& command : commands)
-    if (const auto* trial = std::get_if<core::coordinator_command::BeginTrial>(&command); trial && trial->run.past)
-      if (const auto row = runs_.find(trial->run.id); store_ && row != runs_.end()) reopen_row(row->second);
+    if (const auto* trial = std::get_if<core::coordinator_command::BeginTrial>(&command);
+        trial && trial->run.past && store_)
+      if (Run* run = find_whole(trial->run.id)) reopen_row(*run);
   for (core::CoordinatorCommand& command : commands) {
     if (const auto* stored = std::get_if<core::coordinator_command::Store>(&command)) {
       store(*stored);
@@ -284,14 +268,13 @@ void CoordinatorShell::send(const NodeId& node, const cluster::ToAgent& message)
 }
 
 bool CoordinatorShell::may_touch(const RunId& run, const NodeId& node) {
-  const auto known = runs_.find(run);
-  if (known == runs_.end()) return false;
-  return core_.has_had_rank(run, node) || access_.may_touch(run, known->second.row.run_dir, node);
+  const auto run_dir = directory_of(run);
+  return run_dir && (core_.has_had_rank(run, node) || access_.may_touch(run, *run_dir, node));
 }
 
 std::set<NodeId> CoordinatorShell::nodes_of(const RunId& run) {
-  const auto known = runs_.find(run);
-  return known == runs_.end() ? std::set<NodeId>() : access_.nodes_of(run, known->second.row.run_dir);
+  const auto run_dir = directory_of(run);
+  return run_dir ? access_.nodes_of(run, *run_dir) : std::set<NodeId>();
 }
 
 void CoordinatorShell::record(const core::CoordinatorCommand& command) {
@@ -349,19 +332,18 @@ void CoordinatorShell::spare_checkpoints(const RunId& run, const std::vector<std
 void CoordinatorShell::put_outcome(storage::StoredRun& row, const core::RunOutcome& outcome) {
   row.state = outcome.state;
   row.exit_code = outcome.exit_code;
-  row.summary = summary_text(row.id, outcome);
+  row.summary = row_summary(storage::summary_of(row.id, outcome));
 }
 
 /// Where its records are not whole yet, the row is stored with them.
 void CoordinatorShell::change_outcome(const RunId& id, const core::RunOutcome& outcome) {
-  const auto found = runs_.find(id);
-  if (found == runs_.end()) return;
-  Run& run = found->second;
-  put_outcome(run.row, outcome);
-  if (run.records) return run.records->rewrite_summary(outcome);
-  const Status written = storage::rewrite_summary(run.row.run_dir, id, outcome);
-  (void)written;  // Ignoring: the disk that has no room for its files has none for this; the row is what counts.
-  if (store_) file(run);
+  Run* run = find_whole(id);
+  if (run == nullptr) return;
+  put_outcome(run->row, outcome);
+  if (run->records) return run->records->rewrite_summary(outcome);
+  const Status written = storage::rewrite_summary(run->row.run_dir, id, outcome);
+  if (store_) file(*run);
+  if (written) shorten(id);  // Else the disk has no room for this, either: the row is what counts.
 }
 
 /// A heartbeat makes the next wake-up later, ten thousand times a second: the timer stays where it is, and looks again.

@@ -31,6 +31,7 @@
 #include "launcher/coordinator/account_asks.hpp"
 #include "launcher/coordinator/barrier_queue.hpp"
 #include "launcher/coordinator/core_clock.hpp"
+#include "launcher/coordinator/ended_trials.hpp"
 #include "launcher/coordinator/run_access.hpp"
 #include "launcher/coordinator/run_records.hpp"
 #include "launcher/core/coordinator.hpp"
@@ -170,6 +171,8 @@ class CoordinatorShell {
   [[nodiscard]] std::optional<std::string> owner_of(const RunId& id) const;
   /// Of a run that has ended: it is another one than it seemed to be, in its row and its summary.json.
   void change_outcome(const RunId& id, const core::RunOutcome& outcome);
+  /// Kept whole: of runs, of trials that have not ended, and of few others.
+  [[nodiscard]] std::size_t rows() const { return runs_.size(); }
   /// Nothing is known any more of a run that has ended.
   void forget_run(const RunId& id);
   /// It is connected, or may come back.
@@ -199,6 +202,7 @@ class CoordinatorShell {
   };
   [[nodiscard]] std::optional<RunRow> shown(const RunId& id, const Run& run) const;
   [[nodiscard]] static bool is_live(const Run& run);
+  [[nodiscard]] std::optional<storage::StoredRun> ended_trial(const RunId& id) const;
   struct Replay;  ///< Of the stored events, while it lasts.
 
   // coordinator_shell.cpp
@@ -227,6 +231,8 @@ class CoordinatorShell {
   void begin_trial(const core::RunDefinition& definition);
   void begin_again(const core::RunDefinition& definition);
   void reopen_row(Run& run);
+  [[nodiscard]] Run* find_whole(const RunId& id);
+  void shorten(const RunId& id);
   [[nodiscard]] bool goes_on(const RunId& run) const;
   void check_lines();
   [[nodiscard]] Status start_store();
@@ -258,6 +264,7 @@ class CoordinatorShell {
   std::map<std::uint64_t, TurnedAway> turned_away_;
   std::uint64_t links_ = 0;
   std::map<RunId, Run> runs_;
+  EndedTrials ended_trials_;  ///< Of experiments in runs_; none of them is there, too.
   RunAccess access_;
   AccountAsks account_asks_;
   std::map<RunId, Run*> live_;  ///< Of runs_: those with records.

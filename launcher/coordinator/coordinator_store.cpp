@@ -53,6 +53,10 @@ Status CoordinatorShell::restore(const ObserverOf& observer_of) {
   settle_changed();
   if (!is_new) on_event(core::coordinator_event::Restarted{});
   if (!is_new && settings_.files_travel) look_for_checkpoints();
+  for (auto run = runs_.begin(); run != runs_.end();) {
+    const RunId id = (run++)->first;  // Its place may go.
+    shorten(id);
+  }
   return {};
 }
 
@@ -130,10 +134,10 @@ void CoordinatorShell::adopt(const core::RunDefinition& definition) {
 /// Nobody submits it: its experiment has decided so, and decides it again when this process is started anew.
 void CoordinatorShell::begin_trial(const core::RunDefinition& definition) {
   if (is_removed(definition)) return;
-  const auto known = runs_.find(definition.id);
-  const bool is_new = known == runs_.end();
+  const Run* known = find_whole(definition.id);
+  const bool is_new = known == nullptr;
   const bool is_live_again = live_.contains(definition.id);
-  if (!is_new && !is_live_again && is_replaying_ && known->second.row.is_finished()) return;  // All of it is written.
+  if (!is_new && !is_live_again && is_replaying_ && known->row.is_finished()) return;  // All of it is written.
   if (definition.past) return begin_again(definition);
   adopt(definition);
   if (!is_new) return;
@@ -160,6 +164,28 @@ void CoordinatorShell::reopen_row(Run& run) {
   run.row.finished_s = 0;
   run.row.exit_code = 0;
   if (!is_replaying_) wait_for(store_->put(run.row));
+}
+
+/// It is about to change. Null: it is not known.
+CoordinatorShell::Run* CoordinatorShell::find_whole(const RunId& id) {
+  if (const auto known = runs_.find(id); known != runs_.end()) return &known->second;
+  auto row = ended_trial(id);
+  if (!row) return nullptr;
+  ended_trials_.remove(id);
+  Run& run = runs_[id];
+  run.row = *std::move(row);
+  return &run;
+}
+
+/// Of a trial that has ended little is kept.
+void CoordinatorShell::shorten(const RunId& id) {
+  const auto trial = runs_.find(id);
+  const auto experiment = runs_.find(experiment_of(id));
+  if (trial == runs_.end() || experiment == runs_.end()) return;
+  if (trial->second.records || !trial->second.row.is_finished()) return;
+  if (!ended_trials_.add(trial->second.row, experiment->second.row)) return;
+  access_.forget(id);
+  runs_.erase(trial);
 }
 
 /// The row first: a restart in between finds what has ended, and says so again. Those of trials are opened when they
@@ -298,6 +324,7 @@ void CoordinatorShell::settle_changed() {
     file(run);
     run.records.reset();
     live_.erase(entry);
+    shorten(id);
   }
   cut_if_long();
 }
@@ -363,6 +390,7 @@ void CoordinatorShell::on_cut(const Result<std::shared_ptr<const storage::StateC
   cut_again_at_ = 0;
   store_->begin_behind(*cut.value());
   for (const auto& [id, lines] : cut.value()->lines) {
+    ended_trials_.add_lines(id, lines);
     const auto run = runs_.find(id);
     if (run == runs_.end()) continue;
     run->second.row.lines_before.events += lines.events;
@@ -371,7 +399,8 @@ void CoordinatorShell::on_cut(const Result<std::shared_ptr<const storage::StateC
 }
 
 void CoordinatorShell::forget_run(const RunId& id) {
-  if (live_.contains(id) || runs_.erase(id) == 0) return;
+  if (live_.contains(id) || (runs_.erase(id) == 0 && !ended_trials_.remove(id))) return;
+  for (const RunId& trial : ended_trials_.of(id)) forget_run(trial);
   for (auto trial = runs_.lower_bound(id + "."); trial != runs_.end() && trial->first.starts_with(id + ".");) {
     const RunId its = (trial++)->first;
     forget_run(its);

@@ -9,8 +9,15 @@
 namespace sgd::coordinator {
 
 std::optional<std::string> CoordinatorShell::owner_of(const RunId& id) const {
-  const auto known = runs_.find(id);
-  return known == runs_.end() ? std::nullopt : std::optional(known->second.row.owner);
+  if (const auto known = runs_.find(id); known != runs_.end()) return known->second.row.owner;
+  const auto trial = ended_trial(id);
+  return trial ? std::optional(trial->owner) : std::nullopt;
+}
+
+/// Without its summary. Nothing: no such trial has ended, or its row is in runs_.
+std::optional<storage::StoredRun> CoordinatorShell::ended_trial(const RunId& id) const {
+  const auto experiment = runs_.find(experiment_of(id));
+  return experiment == runs_.end() ? std::nullopt : ended_trials_.row(id, experiment->second.row);
 }
 
 /// Nothing for a run that the machine does not know. One that has ended, and whose summary is still on its way to the
@@ -48,13 +55,12 @@ bool CoordinatorShell::is_live(const Run& run) {
 
 /// Its id is that of its experiment, and a number.
 bool CoordinatorShell::is_trial(const RunId& id) const {
-  const std::size_t dot = id.rfind('.');
-  return dot != std::string::npos && runs_.contains(id.substr(0, dot));
+  return runs_.contains(experiment_of(id));
 }
 
 bool CoordinatorShell::is_over(const RunId& id) const {
   const auto known = runs_.find(id);
-  return known != runs_.end() && !is_live(known->second);
+  return known == runs_.end() ? ended_trial(id).has_value() : !is_live(known->second);
 }
 
 std::vector<CoordinatorShell::RunFolder> CoordinatorShell::folders() const {
@@ -65,13 +71,17 @@ std::vector<CoordinatorShell::RunFolder> CoordinatorShell::folders() const {
 }
 
 std::optional<RunRow> CoordinatorShell::run(const RunId& id) const {
-  const auto known = runs_.find(id);
-  return known == runs_.end() ? std::nullopt : shown(id, known->second);
+  if (const auto known = runs_.find(id); known != runs_.end()) return shown(id, known->second);
+  auto row = ended_trial(id);
+  if (!row) return std::nullopt;
+  row->summary = read_summary(*row);
+  return shown(id, Run{nullptr, *std::move(row)});
 }
 
 std::optional<std::string> CoordinatorShell::directory_of(const RunId& id) const {
-  const auto known = runs_.find(id);
-  return known == runs_.end() ? std::nullopt : std::optional(known->second.row.run_dir);
+  if (const auto known = runs_.find(id); known != runs_.end()) return known->second.row.run_dir;
+  const auto trial = ended_trial(id);
+  return trial ? std::optional(trial->run_dir) : std::nullopt;
 }
 
 std::vector<RunRow> CoordinatorShell::runs(Which which) const {
@@ -127,6 +137,10 @@ std::vector<RunId> CoordinatorShell::ids(const std::string& prefix, std::size_t 
     const bool stands_for_itself = !is_trial(run->first) || run->first.rfind('.') < prefix.size();
     if (stands_for_itself) found.push_back(run->first);
   }
+  for (RunId& trial : ended_trials_.of(experiment_of(prefix)))
+    if (trial.starts_with(prefix)) found.push_back(std::move(trial));
+  std::sort(found.begin(), found.end());
+  found.resize(std::min(found.size(), most));
   return found;
 }
 

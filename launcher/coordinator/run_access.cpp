@@ -44,6 +44,12 @@ void RunAccess::flush(const std::function<void(const RunId& run, std::function<S
     hand_over(run, [added = std::move(addition)] { return append(added.path, added.lines); });
 }
 
+void RunAccess::forget(const RunId& run) {
+  if (added_.contains(run) || known_.erase(run) == 0) return;
+  torn_.erase(run);
+  std::erase(order_, run);
+}
+
 std::set<NodeId>& RunAccess::remember(const RunId& run) {
   if (order_.size() >= kRunsMax) {
     known_.erase(order_.front());

@@ -22,6 +22,8 @@ class RunAccess {
 
   /// A run that is new: it has no record.
   void begin(const RunId& run) { (void)remember(run); }
+  /// Few will ask: its record is read again then.
+  void forget(const RunId& run);
   /// Before the node is told of its rank.
   void admit(const RunId& run, const std::string& run_dir, const NodeId& node);
   /// All that was admitted since, a write for each run, however many nodes it has got: `write` may be called on another

@@ -132,7 +132,7 @@ TESTS = {
     "launcher/coordinator/client_desk.hpp kFollowersMax": _UNIT + "client_desk_test.cpp: kFollowersMax",
     "launcher/coordinator/control_server.cpp kSilenceMax": "shape: a deadline",
     "launcher/coordinator/control_server.hpp kControlLineBytesMax": _UNIT + "control_server_test.cpp: limit kControlLineBytesMax",
-    "launcher/coordinator/coordinator_shell.cpp kBytesMax": "shape: what of a summary is kept in a run's row",
+    "launcher/coordinator/ended_trials.cpp kBytesMax": "shape: what of a summary is kept in a run's row",
     "launcher/coordinator/file_desk.cpp kFilesMax": "shape: what is remembered of files that were begun anew",
     "launcher/coordinator/file_desk.hpp kRefusalsMax": _UNIT + "transfer_down_test.cpp: kRefusalsMax",
     "launcher/coordinator/file_desk.hpp kOpenMax": _UNIT + "transfer_limits_test.cpp: limit kOpenMax",

@@ -323,12 +323,30 @@ TEST_CASE("retention: when many runs have ended the next look does not wait for 
   coordinator::RunRetention retention(world.io(), world.shell(), files, world.folder.file("runs"), is_over,
                                       [](const std::string&) {});
   retention.retention = {1, {}, {}};
-  for (std::size_t ended = 1; ended < coordinator::RunRetention::kEndedMax; ++ended) retention.note_ended();
+  for (std::size_t ended = 1; ended < coordinator::RunRetention::kEndedMax; ++ended) retention.note_ended("one");
   world.deliver();
   CHECK(retention.known().empty());
-  retention.note_ended();
+  retention.note_ended("two");
   world.run_until([&] { return world.shell().runs().size() == 1; });
   CHECK(world.shell().runs().front().id == "three");
+  retention.stop();
+}
+
+TEST_CASE("retention: trials that have ended make no look come sooner, however many there are") {
+  World world;
+  world.restart();
+  world.submit_experiment("x");
+  world.run_until_idle();
+  storage::FileThread files(world.io());
+  const auto is_over = [&](const RunId& run) { return world.shell().is_over(run); };
+  coordinator::RunRetention retention(world.io(), world.shell(), files, world.folder.file("runs"), is_over,
+                                      [](const std::string&) {});
+  for (std::size_t ended = 0; ended < coordinator::RunRetention::kEndedMax; ++ended) retention.note_ended("x.0000");
+  for (std::size_t ended = 1; ended < coordinator::RunRetention::kEndedMax; ++ended) retention.note_ended("x");
+  world.deliver();
+  CHECK(retention.known().empty());
+  retention.note_ended("x");
+  world.run_until([&] { return retention.known().contains("x"); });
   retention.stop();
 }
 

@@ -47,4 +47,8 @@ TEST_CASE("a run's record of nodes: a torn end harms no other line, and what is 
   CHECK_THAT(flush(third), Catch::StartsWith("cannot create"));
   CHECK(third.may_touch("gone", folder.run("gone"), "n1"));
   CHECK_FALSE(third.may_touch("another", folder.run("another"), "n1"));
+  third.forget("run");
+  third.forget("gone");
+  CHECK(third.may_touch("run", run_dir, "n3"));
+  CHECK_FALSE(third.may_touch("gone", folder.run("gone"), "n1"));  // Nothing was written.
 }

@@ -110,8 +110,8 @@ class World {
       accepted.push_back(result ? result.value() : "refused: " + result.error().message);
     });
   }
-  /// Of two trials of one rank, at a time.
-  void submit_experiment(const RunId& id) {
+  /// Of trials of one rank, two at a time.
+  void submit_experiment(const RunId& id, int trials = 2) {
     const nlohmann::json job = {
         {"name", "search"},
         {"num_workers", 1},
@@ -121,7 +121,7 @@ class World {
          {{"parameters", {{"training.seed", {{"randint", {1, 100}}}}}},
           {"metric", "train_loss"},
           {"mode", "min"},
-          {"samples", 2},
+          {"samples", trials},
           {"concurrent", 2}}}};
     core::RunDefinition run;
     run.id = id;
