@@ -17,31 +17,36 @@
 namespace sgd::storage {
 namespace {
 
-/// What the store holds, as text: read at one go, since a reader keeps the write-ahead log from being cut.
-struct Text {
+/// So many are in memory at a time; and a reader keeps the write-ahead log from being cut.
+constexpr std::int64_t kEventsAtOnce = 500;
+
+/// What the log begins with, as text.
+struct Beginning {
   CutMark cut;
   std::vector<StateRow> states;
-  std::vector<StoredEvent> events;
 };
 
-Result<Text> read_text(const std::string& path, std::uint64_t event) {
-  auto database = Database::open(path);
-  if (!database) return database.error();
+Result<Beginning> read_beginning(Database& database) {
   // One transaction: a cut must not come in between.
-  if (const Status begun = database.value()->execute("BEGIN"); !begun) return begun.error();
-  Text text;
-  auto cut = read_cut(*database.value());
+  if (const Status begun = database.execute("BEGIN"); !begun) return begun.error();
+  auto cut = read_cut(database);
   if (!cut) return cut.error();
-  text.cut = cut.value();
-  auto states = read_states(*database.value());
+  auto states = read_states(database);
   if (!states) return states.error();
-  text.states = std::move(states).value();
-  const Status read = read_events(*database.value(), text.cut, event, [&text](StoredEvent one) -> Status {
-    text.events.push_back(std::move(one));
+  if (const Status ended = database.execute("COMMIT"); !ended) return ended.error();
+  return Beginning{cut.value(), std::move(states).value()};
+}
+
+/// Only a cut takes events away, and this is the next one.
+Result<std::vector<StoredEvent>> read_some(const Database& database, const CutMark& behind, std::uint64_t last) {
+  std::vector<StoredEvent> events;
+  const auto take = [&events](StoredEvent one) -> Status {
+    events.push_back(std::move(one));
     return {};
-  });
+  };
+  const Status read = read_events(database, behind, last, take, kEventsAtOnce);
   if (!read) return read.error();
-  return text;
+  return events;
 }
 
 void count_lines(const core::CoordinatorCommands& commands, std::map<RunId, LineCounts>& lines) {
@@ -87,31 +92,42 @@ void compare(const std::vector<StateRow>& before, std::vector<StateRow> after, S
 
 Result<StateCut> compact(const std::string& database, std::uint64_t event, const core::CoordinatorSettings& settings,
                          const std::atomic<bool>& is_ending) {
-  auto text = read_text(database, event);
-  if (!text) return text.error();
-  if (text.value().events.empty()) return Error{"there is nothing to cut"};
-  auto state = decode_state(text.value().states);
+  auto opened = Database::open(database);
+  if (!opened) return opened.error();
+  auto beginning = read_beginning(*opened.value());
+  if (!beginning) return beginning.error();
+  std::vector<StateRow>& before = beginning.value().states;
+  auto state = decode_state(before);
   if (!state) return state.error();
   core::Coordinator machine(settings, std::move(state).value());
   StateCut cut;
   std::set<std::string> folders;
-  for (StoredEvent& stored : text.value().events) {
-    if (is_ending) return Error{"the coordinator ends"};
-    auto decoded = decode_event(std::exchange(stored.text, {}));
-    if (!decoded) return decoded.error();
-    core::CoordinatorCommands commands;
-    machine.replay(stored.at, decoded.value(), commands);
-    count_lines(commands, cut.lines);
+  CutMark last = beginning.value().cut;
+  for (bool is_more = true; is_more;) {
+    auto events = read_some(*opened.value(), last, event);
+    if (!events) return events.error();
+    is_more = !events.value().empty();
+    for (StoredEvent& stored : events.value()) {
+      if (is_ending) return Error{"the coordinator ends"};
+      auto decoded = decode_event(std::exchange(stored.text, {}));
+      if (!decoded) return decoded.error();
+      core::CoordinatorCommands commands;
+      machine.replay(stored.at, decoded.value(), commands);
+      count_lines(commands, cut.lines);
+      last = {stored.id, stored.at};
+    }
   }
-  cut.event = text.value().events.back().id;
-  cut.at = text.value().events.back().at;
+  opened.value().reset();
+  if (last.event == beginning.value().cut.event) return Error{"there is nothing to cut"};
+  cut.event = last.event;
+  cut.at = last.at;
   for (const auto& [id, run] : machine.state().runs_)
     if (cut.lines.contains(id)) folders.insert(run.definition().run_dir);
   sync_file_systems(folders);
   auto rows = encode_state(machine.state());
   std::sort(rows.begin(), rows.end(), is_before);
-  std::sort(text.value().states.begin(), text.value().states.end(), is_before);
-  compare(text.value().states, std::move(rows), cut);
+  std::sort(before.begin(), before.end(), is_before);
+  compare(before, std::move(rows), cut);
   return cut;
 }
 

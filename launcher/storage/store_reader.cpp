@@ -33,11 +33,12 @@ Result<std::vector<StateRow>> read_states(const Database& database) {
 }
 
 Status read_events(const Database& database, const CutMark& cut, std::uint64_t last,
-                   const std::function<Status(StoredEvent)>& take) {
-  auto rows = database.prepare("SELECT id, at, event FROM events WHERE id > ? AND id <= ? ORDER BY id");
+                   const std::function<Status(StoredEvent)>& take, std::int64_t most) {
+  auto rows = database.prepare("SELECT id, at, event FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?");
   if (!rows) return rows.error();
   constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   rows.value().bind(1, static_cast<std::int64_t>(cut.event)).bind(2, static_cast<std::int64_t>(std::min(last, kMax)));
+  rows.value().bind(3, most);
   std::uint64_t before = cut.event;
   for (;;) {
     const Result<bool> row = rows.value().step();

@@ -28,8 +28,10 @@ struct CutMark {
 
 [[nodiscard]] Result<CutMark> read_cut(const Database& database);
 [[nodiscard]] Result<std::vector<StateRow>> read_states(const Database& database);
-/// Those behind `cut`, in their order, up to the event `last`; an error of `take` ends it, as does a missing event.
+inline constexpr std::int64_t kAllEvents = -1;
+/// Those behind `cut`, in their order, up to the event `last`, at most `most` of them; an error of `take` ends it, as
+/// does a missing event.
 [[nodiscard]] Status read_events(const Database& database, const CutMark& cut, std::uint64_t last,
-                                 const std::function<Status(StoredEvent)>& take);
+                                 const std::function<Status(StoredEvent)>& take, std::int64_t most = kAllEvents);
 
 }  // namespace sgd::storage

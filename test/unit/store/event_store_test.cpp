@@ -433,6 +433,33 @@ TEST_CASE("event store: a cut waits for an ended run whose row has changed meanw
   CHECK(ear.wait_cut().ok());
 }
 
+TEST_CASE("event store: events are read some at a time, and none is left out in between") {
+  const StateFolder folder;
+  {
+    Ear ear;
+    auto opened = EventStore::open(folder.state());
+    REQUIRE(opened.value()->start(ear.handlers()));
+    for (int number = 1; number < 7; ++number) (void)opened.value()->append(at(number), closed(number));
+    ear.wait_committed(opened.value()->append(at(7), closed(7)));
+  }
+  const auto database = storage::Database::open(folder.file("coordinator.db"));
+  REQUIRE(database.ok());
+  const auto read = [&](std::uint64_t behind, std::int64_t most) {
+    std::vector<std::uint64_t> ids;
+    const auto take = [&ids](const storage::StoredEvent& event) -> Status {
+      ids.push_back(event.id);
+      return {};
+    };
+    REQUIRE(storage::read_events(*database.value(), {behind, {}}, 6, take, most).ok());
+    return ids;
+  };
+  CHECK(read(0, 2) == std::vector<std::uint64_t>{1, 2});
+  CHECK(read(2, 3) == std::vector<std::uint64_t>{3, 4, 5});
+  CHECK(read(5, 3) == std::vector<std::uint64_t>{6});
+  CHECK(read(6, 3).empty());
+  CHECK(read(0, storage::kAllEvents).size() == 6);
+}
+
 TEST_CASE("event store: the clock's offset holds for one start of the machine") {
   const StateFolder folder;
   auto store = EventStore::open(folder.state());
