@@ -102,6 +102,18 @@ Result<std::string> make_run_dir(const Words& words, const std::string& name) {
   return fs::absolute(folder).string();
 }
 
+/// The checkpoint that the rank goes on from, by the words or else by the job; empty: it begins anew.
+Result<std::string> find_checkpoint(const Words& words, const job::JobSpec& job) {
+  const bool is_of_job = words.resume_from.empty();
+  const std::string& from = is_of_job ? job.resume_from : words.resume_from;
+  if (from.empty()) return std::string();
+  std::error_code error;
+  if (!fs::exists(fs::path(from) / "manifest.json", error))
+    return Error{fmt::format("{}{} is no checkpoint: a folder as checkpoints/step-000000001200-gen-0001 is one",
+                             is_of_job ? "\"resume_from\": " : "", from)};
+  return fs::absolute(from).string();
+}
+
 }  // namespace
 
 int run_config_command(const std::vector<std::string>& arguments, const std::function<int()>& run_rank) {
@@ -109,10 +121,8 @@ int run_config_command(const std::vector<std::string>& arguments, const std::fun
   if (!words) return refuse(words.error().message);
   const std::optional<job::JobSpec> job = load(words.value());
   if (!job) return worker_exit::kConfiguration;
-  std::error_code error;
-  const std::string& from = words.value().resume_from;
-  if (!from.empty() && !fs::exists(fs::path(from) / "manifest.json", error))
-    return refuse(from + " is no checkpoint: a folder as checkpoints/step-000000001200-gen-0001 is one");
+  const Result<std::string> checkpoint = find_checkpoint(words.value(), *job);
+  if (!checkpoint) return refuse(checkpoint.error().message);
   const Result<std::string> run_dir = make_run_dir(words.value(), job->name);
   if (!run_dir) return refuse(run_dir.error().message);
   StandaloneAgent::Setup setup;
@@ -122,7 +132,7 @@ int run_config_command(const std::vector<std::string>& arguments, const std::fun
   setup.assignment.run_dir = run_dir.value();
   setup.assignment.cpus = job->per_worker.cpus;
   setup.assignment.config = job->resolved;
-  if (!from.empty()) setup.assignment.resume_from = {fs::absolute(from).string()};
+  if (!checkpoint.value().empty()) setup.assignment.resume_from = {checkpoint.value()};
   auto agent = StandaloneAgent::start(std::move(setup));
   if (!agent) return refuse(agent.error().message);
   ::setenv("SGD_LINK", agent.value()->path().c_str(), 1);

@@ -67,6 +67,19 @@ class Config(unittest.TestCase):
         self.assertIn("goes on from step 64", said)
         self.assertEqual(len(self.checkpoints("linear-alone-2")), 1)
 
+    def test_it_goes_on_from_the_job_s_checkpoint(self):
+        self.run_config(LINEAR)
+        checkpoints = os.path.join(self.folder, "runs", "linear-alone-1", "checkpoints")
+        first, second = self.checkpoints("linear-alone-1")[:2]
+        job = ("--set", f"resume_from={checkpoints}/{second}")
+        reports, said = self.run_config(LINEAR, *job)
+        self.assertEqual([report["epoch"] for report in reports], [3, 3])
+        self.assertIn("goes on from step 64", said)
+        said = self.run_config(LINEAR, *job, "--resume-from", os.path.join(checkpoints, first))[1]
+        self.assertIn("goes on from step 32", said)
+        said = self.run_config(LINEAR, "--set", "resume_from=linear-alone-1", expect=2)[1]
+        self.assertIn('"resume_from": linear-alone-1 is no checkpoint', said)
+
     def test_a_signal_stops_it_with_a_checkpoint(self):
         process = self.start(LINEAR, "--set", "training.epochs=1000000", "--set", "checkpoint.every=never")
         self.addCleanup(process.kill)
