@@ -26,6 +26,8 @@ nlohmann::json common_part(const TrainingState& state) {
   out["position"]["batches"] = state.position.batches;
   if (!state.early_stop.is_null()) out["early_stop"] = state.early_stop;
   if (!state.loss_scale.is_null()) out["loss_scale"] = state.loss_scale;
+  if (state.skipped_updates > 0) out["skipped_updates"] = state.skipped_updates;
+  if (state.rollbacks > 0) out["rollbacks"] = state.rollbacks;
   out["step"] = state.step;
   out["world_size"] = state.world_size;
   out["seed"] = state.seed;
@@ -68,6 +70,8 @@ void read_common_part(const nlohmann::json& json, TrainingState& state) {
   read_pass(position, state.position);
   state.early_stop = member(json, "early_stop");
   state.loss_scale = member(json, "loss_scale");
+  read_if_fits(json, "skipped_updates", state.skipped_updates);
+  read_if_fits(json, "rollbacks", state.rollbacks);
   json.at("step").get_to(state.step);
   json.at("world_size").get_to(state.world_size);
   json.at("seed").get_to(state.seed);
@@ -88,7 +92,8 @@ Status check(const TrainingState& state) {
   if (state.position.phase != "train" && state.position.phase != "validate")
     return Error{"position.phase is \"" + state.position.phase + "\""};
   if (state.position.pass < 1) return Error{"position.pass is below 1"};
-  if (state.position.consumed < 0 || state.position.pass_consumed < 0 || state.position.batches < 0 || state.step < 0)
+  if (state.position.consumed < 0 || state.position.pass_consumed < 0 || state.position.batches < 0 || state.step < 0 ||
+      state.skipped_updates < 0 || state.rollbacks < 0)
     return Error{"a count is negative"};
   if (state.world_size < 1 || state.records.size() != static_cast<std::size_t>(state.world_size))
     return Error{"there are " + std::to_string(state.records.size()) + " records for world_size " +

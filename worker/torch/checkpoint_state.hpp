@@ -52,6 +52,8 @@ struct TrainingState {
   OperatorState shared;                     ///< TrainingOperator::shared_state() of rank 0.
   nlohmann::json early_stop;                ///< As in worker/core/early_stop.hpp; null: there is none.
   nlohmann::json loss_scale;                ///< As in worker/core/loss_scale.hpp; null: there is none.
+  std::int64_t skipped_updates = 0;         ///< Since the last report of training; the same on every rank.
+  std::int64_t rollbacks = 0;               ///< Likewise.
   /// An older worker has written it, which kept rank 0's state alone, for all: that is `shared`, and every rank's own.
   bool shared_is_own = false;
   nlohmann::json made_by;  ///< As in common/checkpoint/made_by.hpp; null: not said.

@@ -228,7 +228,7 @@ class Engine final : public Step, private StateSource {
   std::uint32_t postponed_ = 0;          // Bits that wait for a batch at whose end nobody holds gradients.
   bool is_postponed_due_ = false;
   int pending_batches_ = 0;           // In a row at whose end somebody held some.
-  std::int64_t rollbacks_ = 0;        // In this process, not told yet.
+  std::int64_t rollbacks_ = 0;        // Not told yet.
   std::int64_t accumulated_ = 0;      // Losses of minimize() since its last update.
   bool leave_at_epoch_ = false;       // kStopAtEpoch was agreed.
   bool leave_at_checkpoint_ = false;  // kStopAtCheckpoint was agreed.

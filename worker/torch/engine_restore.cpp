@@ -51,6 +51,8 @@ void Engine::restore() {
       if (Status loaded = early_stop_->load(state.early_stop); !loaded)
         throw std::runtime_error(loaded.error().message);
     stepper_->load_loss_scale(state.loss_scale);
+    stepper_->load_skipped(state.skipped_updates);
+    rollbacks_ = state.rollbacks;
     user_.load(state, world_rank(), world_size());
   }
   buffers_->remember();
@@ -174,6 +176,8 @@ TrainingState Engine::state(std::vector<RankMessage> told) {
   state.made_by = made_by();
   if (early_stop_) state.early_stop = early_stop_->state();
   state.loss_scale = stepper_->loss_scale();
+  state.skipped_updates = stepper_->skipped();
+  state.rollbacks = rollbacks_;
   for (RankMessage& one : told) state.records.push_back(std::move(one.record));
   state.shared = std::move(told.front().shared);
   return state;

@@ -58,8 +58,11 @@ class Stepper {
   void set_steps(std::int64_t steps) { steps_ = steps; }
   void set_epochs_completed(std::int64_t epochs);
   [[nodiscard]] double last_loss() const { return last_loss_; }
-  /// Updates left out in this process since the last call.
+  /// Updates left out since they were last taken.
+  [[nodiscard]] std::int64_t skipped() const { return skipped_; }
   [[nodiscard]] std::int64_t take_skipped() { return std::exchange(skipped_, 0); }
+  /// As a checkpoint has it.
+  void load_skipped(std::int64_t skipped) { skipped_ = skipped; }
   /// With "rollback": what was not finite in the batch that has ended, the same on every rank; empty: nothing.
   [[nodiscard]] std::string take_fault() { return std::exchange(fault_, std::string()); }
   /// After such a batch, when tensors are those of a checkpoint again. Counts of steps, and schedulers, go on.

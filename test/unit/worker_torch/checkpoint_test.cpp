@@ -111,6 +111,8 @@ TrainingState state_of(std::int64_t step) {
   state.optimizers.push_back(std::move(optimizer));
   state.records = {record(1), record(2), record(4)};
   state.shared = own({{"answer", 42}});
+  state.skipped_updates = 2;
+  state.rollbacks = 1;
   return state;
 }
 
@@ -258,6 +260,8 @@ TEST_CASE("all of a state is one text, in memory and between ranks; one that is 
     return unpack_training_state(changed.dump() + text.substr(head.size())).ok();
   };
   CHECK(with("/step", 8));
+  CHECK_FALSE(with("/skipped_updates", -1));
+  CHECK_FALSE(with("/rollbacks", -1));
   CHECK_FALSE(with("/shared/json_bytes", -1));
   CHECK_FALSE(with("/records/1/own/tensors/0/type", "F31"));
   CHECK_FALSE(with("/records/1/own/tensors/0/shape", {std::int64_t{1} << 62, 16}));

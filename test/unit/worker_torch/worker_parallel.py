@@ -154,6 +154,17 @@ class NotFinite(Parallel):
                     self.assertTrue(all(map(math.isfinite, floats(tensor))), name)  # What each rank keeps of its own, too.
         self.assertEqual(self.all_bits(clean), self.all_bits(self.killed(job, (25, 70))))
 
+    def test_a_report_has_what_was_left_out_before_a_failure(self):
+        job = self.job("rollback", model={"type": "mlp", "inputs": NUMBERS, "hidden": [8], "outputs": 2}, shuffle=False)
+        clean = self.train(job, 2)
+        behind = next(m for m in clean.of_type("checkpoint") if m["step"] > BAD // 32 + 1)
+        self.assertLess(behind["step"], SAMPLES // 32)
+        resumed = self.train(job, 2, generation=5, resume_from=os.path.join(clean.run_dir, behind["path"]))
+        for agent in (clean, resumed):
+            for epoch in (1, 2, 3):
+                for name in ("rollbacks", "skipped_updates"):
+                    self.assertEqual(self.metric(agent, epoch, "train", name), 1)
+
     def test_rollback_without_a_checkpoint_ends_as_stop_does(self):
         job = self.job("rollback")
         job["checkpoint"] = {"every": "epoch"}
