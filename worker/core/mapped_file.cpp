@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "worker/core/file_mappings.hpp"
+
 namespace sgd::worker {
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
@@ -32,7 +34,9 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   Error error = system_error(path + ": cannot map it");
   ::close(fd);
   if (address == MAP_FAILED) return error;
-  return MappedFile(static_cast<const std::byte*>(address), size);
+  const auto* begin = static_cast<const std::byte*>(address);
+  add_mapping(path, begin, size);
+  return MappedFile(begin, size);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -54,7 +58,9 @@ void MappedFile::forget(std::size_t begin, std::size_t end) const {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  remove_mapping(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 }  // namespace sgd::worker

@@ -30,6 +30,7 @@ extern "C" {
 #include "worker/link/socket.hpp"
 #include "worker/torch/device.hpp"
 #include "worker/torch/error_report.hpp"
+#include "worker/torch/lost_file.hpp"
 #include "worker/torch/rank_process.hpp"
 #include "worker/torch/warm_up.hpp"
 
@@ -79,6 +80,7 @@ void adopt_keeper(pid_t middle_pid, pid_t keeper_pid) {
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
   ignore_signals();
+  explain_lost_files();
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -2,6 +2,7 @@
 #include "worker/torch/error_report.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/function_run.hpp"
+#include "worker/torch/lost_file.hpp"
 #include "worker/torch/operator_run.hpp"
 #include "worker/torch/stack_trace.hpp"
 #include "worker/torch/worker_job.hpp"
@@ -157,6 +158,7 @@ void prepare_process() {
   // the end of its process, take a third longer. Set by the user, it stays.
   (void)::setenv("THP_MEM_ALLOC_ENABLE", "1", 0);
   ignore_signals();
+  explain_lost_files();
 }
 
 int run_rank(const Preloaded& preloaded) {

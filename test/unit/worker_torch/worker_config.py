@@ -99,6 +99,23 @@ class Config(unittest.TestCase):
         reports, _ = self.run_config(job)
         self.assertEqual([report["phase"] for report in reports], ["train", "validate"])
 
+    def test_a_data_file_that_is_cut_while_it_is_in_use_is_named(self):
+        text, job = (os.path.join(self.folder, name) for name in ("text", "job.json"))
+        with open(text, "wb") as file:
+            file.write(bytes(1 << 16))
+        with open(job, "w") as file:
+            json.dump({"name": "text", "checkpoint": {"every": "never"}, "training": {
+                "epochs": 1000000, "steps_per_epoch": 5, "batch_size": 32, "optimizer": {"type": "sgd", "lr": 0.01}, "loss": "cross_entropy",
+                "model": {"type": "transformer", "embedding": 4, "layers": 1, "heads": 1, "feedforward": 4},
+                "dataset": {"type": "tokens", "train": text, "validation": text, "dtype": "u8", "length": 64}}}, file)
+        process = self.start(job)
+        self.addCleanup(process.kill)
+        process.stdout.readline()
+        os.truncate(text, 1)
+        _, err = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn(f"sgd-worker: data file {text} has been cut while it was in use", err)
+
     def test_what_is_wrong_is_said(self):
         os.makedirs(os.path.join(self.folder, "full", "of"))
         command = os.path.join(self.folder, "command.json")
