@@ -59,20 +59,29 @@ class Smoothed : public sgd::TrainingOperator {
 };
 
 /// As the built-in "mlp" with one hidden layer, for the built-in operator.
+/// The larger one of each two neighbours, and 0. LibTorch has no deterministic form of it.
+at::Tensor unpooled(const at::Tensor& numbers) {
+  const auto [pooled, places] = at::max_pool2d_with_indices(numbers.unsqueeze(1).unsqueeze(1), {1, 2}, {1, 2});
+  return at::max_unpool2d(pooled, places, {1, numbers.size(1)}).flatten(1);
+}
+
 struct TwoLayers : sgd::Model {
-  TwoLayers(std::int64_t inputs, std::int64_t hidden, std::int64_t outputs)
+  TwoLayers(std::int64_t inputs, std::int64_t hidden, std::int64_t outputs, bool does_unpool)
       : first(register_module("fc1", torch::nn::Linear(inputs, hidden))),
-        last(register_module("fc2", torch::nn::Linear(hidden, outputs))) {}
+        last(register_module("fc2", torch::nn::Linear(hidden, outputs))),
+        unpools(does_unpool) {}
   at::Tensor forward(const at::Tensor& features) override {
-    return last->forward(torch::relu(first->forward(features.flatten(1))));
+    const at::Tensor numbers = torch::relu(first->forward(features.flatten(1)));
+    return last->forward(unpools ? unpooled(numbers) : numbers);
   }
   torch::nn::Linear first, last;
+  bool unpools;
 };
 
 std::shared_ptr<sgd::Model> two_layers(const nlohmann::json& settings, const sgd::SampleShape& sample) {
   std::int64_t inputs = 1;
   for (const std::int64_t size : sample.features) inputs *= size;
-  return std::make_shared<TwoLayers>(inputs, settings.at("hidden"), sample.outputs);
+  return std::make_shared<TwoLayers>(inputs, settings.at("hidden"), sample.outputs, settings.value("unpool", false));
 }
 
 }  // namespace
@@ -84,4 +93,7 @@ SGD_REGISTER_OPERATOR("smoothed", Smoothed, R"({
   "smoothing": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.1},
   "fail_in": {"enum": ["nothing", "setup", "train_batch", "train_epoch"], "default": "nothing"}
 })");
-SGD_REGISTER_MODEL("two_layers", two_layers, R"({"hidden": {"type": "integer", "minimum": 1, "default": 32}})");
+SGD_REGISTER_MODEL("two_layers", two_layers, R"({
+  "hidden": {"type": "integer", "minimum": 1, "default": 32},
+  "unpool": {"type": "boolean", "default": false}
+})");

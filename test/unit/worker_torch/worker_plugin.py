@@ -82,6 +82,16 @@ class OwnOperator(RecoveryTest):
         job["training"]["backend"] = "gloo"
         self.assertEqual(self.weights(self.train(job, 2)), self.weights(self.train(job, 2, nodes=2)))
 
+    def test_an_operation_without_a_deterministic_form_is_refused_where_that_is_asked_for(self):
+        job = own_job(epochs=1, model={"type": "two_layers", "hidden": 16, "unpool": True})
+        job["training"]["steps_per_epoch"] = 3
+        self.train(job, 2)
+        job["training"]["deterministic"] = True
+        agent = self.agent(job, 2)
+        agent.start()
+        self.assertEqual(agent.run(), [USER_ERROR, USER_ERROR])
+        self.assertIn("max_unpooling2d_forward_out does not have a deterministic implementation", agent.of_type("failed")[0]["message"])
+
     def test_an_own_model_under_the_built_in_operator(self):
         own = self.train(own_job(epochs=1, model={"type": "two_layers", "hidden": 64}), 2)
         built_in = image_job(epochs=1)
