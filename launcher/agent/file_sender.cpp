@@ -115,8 +115,9 @@ void FileSender::on_inventory(const RunId& run, bool was_ended, const storage::R
   if (place == runs_.end()) return;
   Run& entry = place->second;
   entry.is_looking = false;
-  entry.was_looked_at = was_ended && entry.is_ended && inventory.is_whole;
+  entry.was_looked_at = was_ended && entry.is_ended && inventory.unread.empty();
   if (entry.has_news) look_soon();
+  note_unread(run, entry, inventory.unread);
   if (inventory.is_cut) note_cut(run, entry, inventory.names_most);
   for (const transfer::ListedFile& file : inventory.logs) {
     if (entry.logs.size() >= inventory.names_most && !entry.logs.contains(file.name)) continue;
@@ -140,6 +141,13 @@ void FileSender::on_inventory(const RunId& run, bool was_ended, const storage::R
   choose_checkpoint();
   pump();
   check_end(run);
+}
+
+/// What could not be looked at is looked for again with the next sweep; until then the run is not all sent.
+void FileSender::note_unread(const RunId& run, Run& entry, const std::string& unread) {
+  if (entry.unread != unread && !unread.empty())
+    handlers_.on_warning(fmt::format("run {}: {}; tried again in {}", run, unread, format_duration(times_.sweep)));
+  entry.unread = unread;
 }
 
 /// What is not known is not sent, and so the folder stays at the end.

@@ -112,6 +112,7 @@ class FileSender {
     bool has_news = true;
     bool is_unknown = false;  ///< Refused by the coordinator, until the connection is another one.
     std::string refusal;      ///< Of the last file that was refused.
+    std::string unread;       ///< As of the last look, and said.
   };
   /// The checkpoint in work.
   struct Shipment {
@@ -129,6 +130,7 @@ class FileSender {
   void look_soon();
   void look_at(const RunId& run, Run& entry);
   void on_inventory(const RunId& run, bool was_ended, const storage::RunFiles::Inventory& inventory);
+  void note_unread(const RunId& run, Run& entry, const std::string& unread);
   void note_cut(const RunId& run, Run& entry, std::size_t names_most);
   void sweep();
   void ask_for_offsets();

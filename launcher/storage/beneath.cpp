@@ -213,11 +213,17 @@ Result<std::vector<FolderEntry>> Beneath::scan(const std::string& folder, std::s
   const std::unique_ptr<DIR, CloseFolder> open(own < 0 ? nullptr : ::fdopendir(own));
   if (!open) return failure("list", folder);
   while (entries.size() < most) {
+    errno = 0;
     const dirent* entry = ::readdir(open.get());
+    if (entry == nullptr && errno != 0) return failure("list", folder);
     if (entry == nullptr) break;
     const std::string name = entry->d_name;
+    if (!is_step(name)) continue;
     struct stat status {};
-    if (!is_step(name) || ::fstatat(fd.get(), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (::fstatat(fd.get(), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
+      if (errno == ENOENT) continue;  // It has gone meanwhile.
+      return failure("look at", folder + "/" + name);
+    }
     if (!links_too && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) continue;
     entries.push_back({name, S_ISDIR(status.st_mode), static_cast<std::uint64_t>(status.st_size)});
   }

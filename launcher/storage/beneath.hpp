@@ -65,8 +65,9 @@ class Beneath {
   [[nodiscard]] Result<OpenFile> read(const std::string& name) const;
   /// Created when it is missing, its folders too.
   [[nodiscard]] Result<OpenFile> write(const std::string& name) const;
-  /// Regular files and folders, by name; links and the rest are left out. A missing folder is empty. `most`: whoever
-  /// can write there may have made millions; which of them are left out is the file system's choice.
+  /// Regular files and folders, by name; links and the rest are left out. A missing folder is empty; of one that the
+  /// disk does not give whole nothing is told. `most`: whoever can write there may have made millions; which of them
+  /// are left out is the file system's choice.
   [[nodiscard]] Result<std::vector<FolderEntry>> list(const std::string& folder, std::size_t most) const;
   [[nodiscard]] bool exists(const std::string& name) const;
   /// Both in `folder`; what has the name `to` already is not replaced unless it is an empty folder.

@@ -55,9 +55,9 @@ Result<std::uint32_t> checksum_of(const OpenFile& file, checkpoint::Checksum che
   }
 }
 
-/// What is not seen now may be seen later.
-bool is_shortage(int code) {
-  return code == EMFILE || code == ENFILE || code == ENOMEM;
+/// The folder's owner has closed it, or put something else in its place: nothing in there travels.
+bool is_owners_choice(int code) {
+  return code == EACCES || code == EPERM || code == ENOTDIR || code == ELOOP || code == EXDEV;
 }
 
 }  // namespace
@@ -311,7 +311,7 @@ RunFiles::Inventory RunFiles::inventory() const {
   inventory.names_most = room;
   const auto list = [&](const std::string& folder) {
     auto entries = folder_.list(folder, room + 1);
-    if (!entries && is_shortage(entries.error().code)) inventory.is_whole = false;
+    if (!entries && !is_owners_choice(entries.error().code)) inventory.unread = entries.error().message;
     if (!entries) return std::vector<FolderEntry>();
     inventory.is_cut |= entries.value().size() > room;
     entries.value().resize(std::min(entries.value().size(), room));

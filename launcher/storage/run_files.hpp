@@ -54,7 +54,7 @@ class RunFiles : public Incoming {
   struct Inventory {
     std::vector<transfer::ListedFile> logs;  ///< Below logs/ and errors/.
     std::vector<std::string> checkpoints;    ///< Names of whole ones, without "checkpoints/".
-    bool is_whole = true;                    ///< Else something could not be looked at for lack of descriptors.
+    std::string unread;                      ///< Why not all could be looked at, which may be possible later.
     bool is_cut = false;                     ///< There are more names than Quota::run_files.
     std::size_t names_most = 0;              ///< As many.
   };
