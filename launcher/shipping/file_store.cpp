@@ -16,6 +16,7 @@
 #include "launcher/storage/beneath.hpp"
 #include "launcher/storage/disk_reserve.hpp"
 #include "launcher/storage/private_folder.hpp"
+#include "launcher/storage/sync_names.hpp"
 
 namespace sgd::shipping {
 namespace {
@@ -47,12 +48,6 @@ Result<std::string> hash_of(const storage::OpenFile& file) {
     if (offset + bytes.value().size() > size.value()) return Error{"it has more bytes than its size says"};
     if (bytes.value().size() < kPieceBytes) return net::to_hex(hash.end());
   }
-}
-
-Status sync_folder(const std::string& folder) {
-  const storage::Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() < 0 || ::fsync(fd.get()) != 0) return system_error("cannot sync " + folder);
-  return {};
 }
 
 }  // namespace
@@ -165,7 +160,7 @@ Status FileStore::prove(const std::string& sha256) {
   if (::chmod(path.c_str(), kMode) != 0) return system_error("cannot close " + path);
   if (const Status synced = file.value().sync(); !synced) return synced;
   if (::rename(path.c_str(), path_of(sha256).c_str()) != 0) return system_error("cannot rename " + path);
-  return sync_folder(folder_);
+  return storage::sync_path(folder_);
 }
 
 Result<std::string> FileStore::read(const std::string& sha256, std::size_t bytes_max) const {
@@ -185,7 +180,7 @@ Status FileStore::link(const std::string& sha256, const std::string& path) const
   fs::copy_file(path_of(sha256), path, error);
   if (error)
     return Error{fmt::format("cannot copy {} to {}: {}", path_of(sha256), path, error.message()), error.value()};
-  return {};
+  return storage::sync_path(path);
 }
 
 std::string FileStore::why_no_room(std::uint64_t bytes) const {

@@ -11,6 +11,7 @@
 
 #include "common/messages/transfer.hpp"
 #include "launcher/storage/remove_tree.hpp"
+#include "launcher/storage/sync_names.hpp"
 
 namespace sgd::shipping {
 namespace {
@@ -61,18 +62,20 @@ Status keep_with_run(const FileStore& store, const std::string& sha256, const st
     if (const Status linked = store.link(file.sha256, half + "/" + file.sha256); !linked) return linked;
   }
   if (const Status linked = store.link(sha256, half + "/" + kSetFile); !linked) return linked;
-  return take_name(half, folder);
+  if (const Status named = take_name(half, folder); !named) return named;
+  if (const Status synced = storage::sync_names(folder); !synced) return synced;
+  return storage::sync_path(fs::path(run_dir).parent_path().string());  // The run's folder is new.
 }
 
 Status keep_with_run_as(const std::string& other_run_dir, const std::string& run_dir) {
   const fs::path from = fs::path(other_run_dir) / transfer::kFilesFolder;
+  const fs::path to = fs::path(run_dir) / transfer::kFilesFolder;
   std::error_code error;
   if (!fs::exists(from, error)) return {};
-  fs::copy(from, fs::path(run_dir) / transfer::kFilesFolder,
-           fs::copy_options::recursive | fs::copy_options::create_hard_links, error);
+  fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::create_hard_links, error);
   if (error)
     return Error{fmt::format("cannot take the files of {}: {}", other_run_dir, error.message()), error.value()};
-  return {};
+  return storage::sync_names(to.string());
 }
 
 // ---- on a node ----

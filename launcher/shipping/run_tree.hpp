@@ -18,8 +18,8 @@
 
 namespace sgd::shipping {
 
-/// What the set with the hash `sha256` names becomes files of the run in `run_dir`. Error with code ENOENT: some of it
-/// is not in the store (any more).
+/// What the set with the hash `sha256` names becomes files of the run in `run_dir`, on the disk. Error with code
+/// ENOENT: some of it is not in the store (any more).
 [[nodiscard]] Status keep_with_run(const FileStore& store, const std::string& sha256, const std::string& run_dir);
 /// The same of what another run has, if it has any.
 [[nodiscard]] Status keep_with_run_as(const std::string& other_run_dir, const std::string& run_dir);

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "launcher/storage/remove_tree.hpp"
+#include "launcher/storage/sync_names.hpp"
 
 namespace sgd::storage {
 namespace fs = std::filesystem;
@@ -72,7 +73,7 @@ Status set_pinned(const std::string& directory, bool pinned) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return system_error("cannot create " + path);
   ::close(fd);
-  return {};
+  return sync_path(directory);
 }
 
 bool is_run_live(const std::string& directory) {

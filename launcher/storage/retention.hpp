@@ -35,6 +35,7 @@ struct Retention {
 /// Of all files below, as they take room on the disk; links are not followed.
 [[nodiscard]] std::int64_t bytes_below(const std::string& directory);
 [[nodiscard]] bool is_pinned(const std::string& directory);
+/// A pin is on the disk then.
 [[nodiscard]] Status set_pinned(const std::string& directory, bool pinned);
 /// A launcher writes to it.
 [[nodiscard]] bool is_run_live(const std::string& directory);

@@ -57,11 +57,15 @@ Status write_all(int fd, const std::string& bytes, const std::string& path) {
   return {};
 }
 
-Status write_file(const std::string& path, const std::string& bytes) {
+enum class Flush { kLater, kNow };
+
+/// `kNow`: a power failure leaves the old bytes or the new ones.
+Status write_file(const std::string& path, const std::string& bytes, Flush flush = Flush::kLater) {
   const std::string temporary = path + ".tmp";
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return system_error("cannot create " + temporary);
   Status written = write_all(fd, bytes, temporary);
+  if (written && flush == Flush::kNow && ::fsync(fd) != 0) written = system_error("cannot sync " + temporary);
   // A network file system may say only here that its disk or a quota is full.
   if (::close(fd) != 0 && written) written = system_error("cannot write " + temporary);
   if (written && ::rename(temporary.c_str(), path.c_str()) != 0) written = system_error("cannot rename to " + path);
@@ -101,7 +105,7 @@ Status cut_off(const std::string& directory, const LinesEnd& end) {
 }
 
 Status keep_job(const std::string& path, const nlohmann::json& job) {
-  return json::read_file(path) == job ? Status{} : write_file(path, dump(job, 2) + "\n");
+  return json::read_file(path) == job ? Status{} : write_file(path, dump(job, 2) + "\n", Flush::kNow);
 }
 
 std::string new_id(const std::string& name) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/messages/transfer.hpp"
+#include "launcher/storage/sync_names.hpp"
 
 namespace sgd::storage {
 namespace fs = std::filesystem;
@@ -40,16 +41,17 @@ Result<std::string> newest_whole(const std::string& run, std::vector<DamagedChec
   return Error{fmt::format("run {} has no whole checkpoint: {}", run, damaged.front().reason)};
 }
 
-/// The same file under another name, or where the disk or the owner is another one a copy.
+/// The same file under another name, or where the disk or the owner is another one a copy, which is on the disk then.
 Status take_file(const fs::path& from, const fs::path& to) {
   std::error_code error;
   // A link would lead out of the run, to what may change.
   if (!fs::is_regular_file(fs::symlink_status(from, error)))
     return Error{fmt::format("{} is not a regular file", from.string())};
   fs::create_hard_link(from, to, error);
-  if (error) fs::copy_file(from, to, error);
+  if (!error) return {};
+  fs::copy_file(from, to, error);
   if (error) return Error{fmt::format("cannot copy {} to {}: {}", from.string(), to.string(), error.message())};
-  return {};
+  return sync_path(to.string());
 }
 
 /// Under a hidden name until it is whole, as its writer does it.
@@ -62,12 +64,15 @@ Status take_checkpoint(const std::string& from, const fs::path& folder, const st
   for (const checkpoint::ManifestFile& file : manifest.files)
     if (const Status taken = take_file(fs::path(from) / file.name, part / file.name); !taken) return taken;
   manifest.generation = 0;
-  std::ofstream text(part / checkpoint::kManifestFile, std::ios::binary);
+  const std::string last = (part / checkpoint::kManifestFile).string();
+  std::ofstream text(last, std::ios::binary);
   text << checkpoint::encode(manifest) << std::flush;
-  if (!text) return system_error("cannot write " + (part / checkpoint::kManifestFile).string());
+  if (!text) return system_error("cannot write " + last);
+  for (const std::string& path : {last, part.string()})
+    if (const Status synced = sync_path(path); !synced) return synced;
   fs::rename(part, folder / name, error);
   if (error) return Error{fmt::format("cannot rename {} to {}: {}", part.string(), name, error.message())};
-  return {};
+  return sync_path(folder.string());
 }
 
 /// "taken.0001.step-..." is in taken/0001; a run's id and a checkpoint's name make one word without slashes.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/checkpoint/scan.hpp"
+#include "launcher/storage/sync_names.hpp"
 
 namespace sgd::storage {
 namespace fs = std::filesystem;
@@ -20,7 +21,10 @@ Status copy_run(const std::string& from, const std::string& to) {
     fs::copy(saved, fs::path(to) / checkpoint::kDirectory,
              fs::copy_options::recursive | fs::copy_options::create_hard_links, error);
   if (error) return Error{fmt::format("cannot copy {} to {}: {}", from, to, error.message()), error.value()};
-  return {};
+  for (const char* file : {"/events.jsonl", "/metrics.jsonl"})
+    if (fs::exists(to + file, error))
+      if (const Status synced = sync_path(to + file); !synced) return synced;
+  return sync_names(to);
 }
 
 Status record_resumption(RunDirectory& directory, const RunHistory& history) {
