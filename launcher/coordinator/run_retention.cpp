@@ -51,14 +51,15 @@ void RunRetention::look() {
       run.bytes = before->second.bytes;
     runs.push_back(std::move(run));
   }
-  const auto measure = [runs = std::move(runs), runs_dir = runs_dir_]() mutable {
+  const double now_s = clock_.read(process::unix_seconds(), process::monotonic_now());
+  const auto measure = [runs = std::move(runs), runs_dir = runs_dir_, now_s]() mutable {
     std::set<RunId> ids;
     for (storage::EndedRun& run : runs) {
       ids.insert(run.id);
       if (run.bytes < 0) run.bytes = storage::bytes_below(run.directory);
       run.is_pinned = storage::is_pinned(run.directory);
     }
-    auto strays = storage::strays_below(runs_dir, ids, process::unix_seconds());
+    auto strays = storage::strays_below(runs_dir, ids, now_s);
     return Look{std::move(runs), std::move(strays)};
   };
   files_.ask(measure, [this](const Look& looked) { on_looked(looked); });
@@ -75,7 +76,8 @@ void RunRetention::on_looked(const Look& look) {
   for (const storage::EndedRun& run : look.runs) note(run, known_);
   for (const storage::EndedRun& run : look.strays)
     if (!shell_.directory_of(run.id)) note(run, strays_);
-  for (const storage::EndedRun& run : storage::beyond(std::move(ended), retention, process::unix_seconds()))
+  const double now_s = clock_.read(process::unix_seconds(), process::monotonic_now());
+  for (const storage::EndedRun& run : storage::beyond(std::move(ended), retention, now_s))
     remove_folder(run, [](const std::string&) {});
   is_looking_ = false;
   look_later(ended_ >= kEndedMax ? Duration::zero() : kLook);

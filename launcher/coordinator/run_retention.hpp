@@ -13,6 +13,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "launcher/coordinator/age_clock.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
 #include "launcher/storage/file_thread.hpp"
 #include "launcher/storage/retention.hpp"
@@ -68,6 +69,7 @@ class RunRetention {
   std::function<bool(const RunId& run)> is_over_;
   Log log_;
   boost::asio::steady_timer timer_;
+  AgeClock clock_;
   std::map<RunId, storage::EndedRun> known_;
   std::map<RunId, storage::EndedRun> strays_;
   std::set<RunId> going_;  ///< Their folders are being removed.

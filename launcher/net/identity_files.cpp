@@ -93,8 +93,9 @@ Result<RevokedList> RevokedList::load(const std::string& folder) {
 Status RevokedList::save(const std::string& folder, std::int64_t now_s) const {
   RevokedFile file;
   const std::int64_t longest_s = validity_s(Role::kCoordinator);
+  const bool has_room = entries_.size() <= kEntriesMax / 2;
   std::copy_if(entries_.begin(), entries_.end(), std::back_inserter(file.revoked),
-               [&](const Revocation& entry) { return entry.at_s + longest_s >= now_s; });
+               [&](const Revocation& entry) { return has_room || entry.at_s + longest_s >= now_s; });
   return write_file(revoked_file(folder), codec::write_fields(file).dump(1) + "\n", Readers::kOwner);
 }
 

@@ -47,7 +47,8 @@ class RevokedList {
 
   /// An absent file is an empty list.
   [[nodiscard]] static Result<RevokedList> load(const std::string& folder);
-  /// Entries that are older than any certificate can be are left out.
+  /// When half of the room is taken, entries that are older than any certificate can be are left out: not before, since
+  /// a clock that is wrong today makes them so, and what was revoked would hold again.
   [[nodiscard]] Status save(const std::string& folder, std::int64_t now_s) const;
 
   /// Error: the list is full.

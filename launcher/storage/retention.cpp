@@ -26,6 +26,7 @@ constexpr const char* kRemoved = ".removed-";
 }  // namespace
 
 std::vector<EndedRun> beyond(std::vector<EndedRun> ended, const Retention& retention, double now_s) {
+  std::erase_if(ended, [now_s](const EndedRun& run) { return run.finished_s > now_s; });
   std::sort(ended.begin(), ended.end(), [](const EndedRun& a, const EndedRun& b) {
     return std::tie(b.finished_s, b.id) < std::tie(a.finished_s, a.id);
   });

@@ -29,7 +29,8 @@ struct Retention {
   std::optional<std::int64_t> bytes;  ///< Of all that stay; the pinned ones count.
 };
 
-/// Those that go, the oldest first.
+/// Those that go, the oldest first. What has ended later than now, before the clock was set back, stays and counts for
+/// nothing: whether it is newer than the others is known when its time has come.
 [[nodiscard]] std::vector<EndedRun> beyond(std::vector<EndedRun> ended, const Retention& retention, double now_s);
 
 /// Of all files below, as they take room on the disk; links are not followed.

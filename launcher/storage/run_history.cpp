@@ -46,19 +46,19 @@ Result<LinesEnd> read_lines(const std::string& directory, const std::string& nam
 
 /// What lines of events.jsonl tell together.
 struct Legs {
-  double begin_s = 0;  ///< Of the newest leg: Unix time.
-  double end_s = 0;    ///< Of the newest line.
+  bool has_begun = false;
+  double last_s = 0;  ///< Of the newest line: Unix time.
   std::map<Generation, std::map<Rank, NodeId>> started;
 };
 
 void add_event(RunHistory& history, Legs& legs, const OrderedJson& event) {
   const std::string name = read_or(event, "event", "");
-  const double time_s = read_or(event, "time", legs.end_s);
-  if (name == "run_started" || name == "run_resumed") {
-    history.past.wall_s += legs.end_s - legs.begin_s;
-    legs.begin_s = time_s;
-  }
-  legs.end_s = time_s;
+  const double time_s = read_or(event, "time", legs.last_s);
+  if (name == "run_started" || name == "run_resumed")
+    legs.has_begun = true;  // What is between two legs does not count,
+  else if (legs.has_begun)
+    history.past.wall_s += std::max(0.0, time_s - legs.last_s);  // Nor does a clock that is set back.
+  legs.last_s = time_s;
   if (name == "worker_started")
     legs.started[read_or(event, "generation", Generation{0})][read_or(event, "rank", Rank{0})] =
         read_or(event, "node", "");
@@ -177,7 +177,6 @@ Result<RunHistory> read_history(const std::string& directory, checkpoint::Proof 
   history.past.generation = std::max(history.past.generation, newest_log(directory));
   const Status scanned = add_checkpoints(history, directory, proof);
   if (!scanned) return scanned.error();
-  history.past.wall_s += legs.end_s - legs.begin_s;
   if (history.past.checkpoints.empty()) return history;
   read_place(history, directory);
   history.past.shape = shape_of(legs.started[history.newest.generation]);

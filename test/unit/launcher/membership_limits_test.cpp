@@ -73,6 +73,17 @@ TEST_CASE("revoked list: full, it says so, can be read again, and gets room as e
   CHECK(net::RevokedList::load(folder.path()).value().add({"aa", "", later_s}).ok());
 }
 
+TEST_CASE("revoked list: what was revoked stays so, however old a clock makes it, while there is room", "[net]") {
+  test::TemporaryFolder folder;
+  const std::int64_t now_s = test::unix_now_s();
+  net::RevokedList list;
+  REQUIRE(list.add({"aa", "", now_s}).ok());
+  REQUIRE(list.save(folder.path(), now_s + 10 * net::validity_s(Role::kCoordinator)).ok());
+  const auto again = net::RevokedList::load(folder.path());
+  REQUIRE(again.ok());
+  CHECK(again.value().contains({Role::kClient, "n", "aa", false, now_s, now_s + 100}));
+}
+
 TEST_CASE("issued log: a new file knows every certificate that holds, whoever has noted it; limit kFileBytesMax",
           "[net]") {
   test::TemporaryFolder folder;

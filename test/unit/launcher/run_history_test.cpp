@@ -74,6 +74,19 @@ class RunFolder {
 
 }  // namespace
 
+TEST_CASE("history: the time that a run has taken begins with it, and a clock that is set back takes nothing away") {
+  const RunFolder folder;
+  folder.write("events.jsonl",
+               "{\"time\":1700000000.0,\"event\":\"run_begun_from\"}\n"
+               "{\"time\":1700000001.0,\"event\":\"run_started\",\"run\":\"r-1\"}\n"
+               "{\"time\":1700000011.0,\"event\":\"worker_started\",\"generation\":1}\n"
+               "{\"time\":1699996411.0,\"event\":\"failure\",\"generation\":1}\n"
+               "{\"time\":1699996416.0,\"event\":\"worker_started\",\"generation\":2}\n"
+               "{\"time\":1699999000.0,\"event\":\"run_resumed\",\"run\":\"r-1\"}\n"
+               "{\"time\":1699999002.0,\"event\":\"worker_started\",\"generation\":3}\n");
+  CHECK(folder.history().past.wall_s == Approx(17));
+}
+
 TEST_CASE("history: counts and the last key come from the lines") {
   const RunFolder run;
   const storage::RunHistory history = run.history();

@@ -75,6 +75,32 @@ TEST_CASE("retention: what goes, by number, age and bytes") {
   for (const Row& row : rows) CHECK(ids(storage::beyond(ended, row.retention, 500)) == row.gone);
 }
 
+TEST_CASE("retention: what has ended later than now stays, and takes no other one's place") {
+  const std::vector<EndedRun> ended = {{"old", "", 100, 10, false},
+                                       {"new", "", 200, 10, false},
+                                       {"ahead", "", 5000, 10, false},
+                                       {"further", "", 6000, 10, false}};
+  CHECK(ids(storage::beyond(ended, {1, {}, {}}, 300)) == "old");
+  CHECK(ids(storage::beyond(ended, {{}, {}, 20}, 300)).empty());
+  CHECK(ids(storage::beyond(ended, {{}, 150s, {}}, 300)) == "old");
+  CHECK(ids(storage::beyond(ended, {1, {}, {}}, 7000)) == "old new ahead");
+}
+
+TEST_CASE("retention: a clock that is set forward makes nothing old before it has lasted") {
+  using coordinator::AgeClock;
+  AgeClock clock;
+  const TimePoint begin{};
+  CHECK(clock.read(1000, begin) == 1000);
+  CHECK(clock.read(1601, begin + 600s) == 1601);  // It was set right by a second.
+  constexpr double kYear = 365 * 86400.0;
+  CHECK(clock.read(kYear + 2201, begin + 1200s) == 2201);
+  CHECK(clock.read(2801, begin + 1800s) == 2801);  // Set right again.
+  CHECK(clock.read(2000, begin + 2400s) == 2000);  // Set back.
+  CHECK(clock.read(kYear, begin + 3000s) == 2600);
+  CHECK(clock.read(kYear + 3600, begin + 6600s) == 6200);
+  CHECK(clock.read(kYear + 86400, begin + 3000s + AgeClock::kDoubt) == kYear + 86400);
+}
+
 TEST_CASE("retention: a run's folder is measured, pinned and removed, and links out of it lead nowhere") {
   const test::StateFolder folder;
   const std::string path = folder.run("one");
