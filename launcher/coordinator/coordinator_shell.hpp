@@ -230,6 +230,7 @@ class CoordinatorShell {
   void adopt(const core::RunDefinition& definition);
   void begin_trial(const core::RunDefinition& definition);
   void begin_again(const core::RunDefinition& definition);
+  void redo_resumption(const core::coordinator_event::ExperimentResumed& resumed);
   void reopen_row(Run& run);
   [[nodiscard]] Run* find_whole(const RunId& id);
   void shorten(const RunId& id);

@@ -92,6 +92,7 @@ Status CoordinatorShell::restore_state(Replay& replay) {
 void CoordinatorShell::replay(TimePoint at, const core::CoordinatorEvent& event, Replay& replay) {
   replay.last = at;
   if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event)) adopt(submitted->run);
+  if (const auto* resumed = std::get_if<core::coordinator_event::ExperimentResumed>(&event)) redo_resumption(*resumed);
   core::CoordinatorCommands commands;
   core_.replay(at, event, commands);
   redo(commands);
@@ -197,6 +198,13 @@ Status CoordinatorShell::resume_experiment(const RunId& experiment, std::int64_t
   if (known->second.finished()) begin_again(known->second.definition());
   on_event(core::coordinator_event::ExperimentResumed{experiment, samples});
   return {};
+}
+
+/// One whose row says that it has ended has done so after this, too, and all of it is written.
+void CoordinatorShell::redo_resumption(const core::coordinator_event::ExperimentResumed& resumed) {
+  const auto known = core_.state().experiments_.find(resumed.run);
+  if (known == core_.state().experiments_.end() || !known->second.finished() || !live_.contains(resumed.run)) return;
+  begin_again(known->second.definition());
 }
 
 void CoordinatorShell::search_said(const RunId& experiment, const std::string& line) {

@@ -75,7 +75,8 @@ void RunRecords::finish(const core::RunOutcome& outcome, std::uint64_t after) {
          directory->unlink_control_socket();
          return written;
        },
-       [this, summary] {
+       [this, summary, life = life_] {
+         if (life != life_) return;  // It has gone on since.
          is_finish_told_ = true;
          if (observer_.on_finished) observer_.on_finished(*summary);
        },
@@ -94,6 +95,7 @@ void RunRecords::take_checkpoint(const std::string& from, const std::string& to)
 
 void RunRecords::begin_again(std::uint64_t after) {
   is_finished_ = is_finish_told_ = false;
+  ++life_;
   add([directory = directory_.get()] { return directory->remove_summary(); }, after);
 }
 

@@ -62,7 +62,8 @@ class RunRecords {
   void metrics(const nlohmann::ordered_json& metrics, std::uint64_t after = 0);
   void best(const nlohmann::ordered_json& best, std::uint64_t after = 0);
   void finish(const core::RunOutcome& outcome, std::uint64_t after = 0);
-  /// After finish(), here or in an earlier process: the run goes on, in another life.
+  /// After finish(), here or in an earlier process: the run goes on, in another life. Who was not told of that end yet
+  /// is not any more.
   void begin_again(std::uint64_t after = 0);
   /// After finish(): another outcome stands in its place.
   void rewrite_summary(const core::RunOutcome& outcome);
@@ -118,6 +119,7 @@ class RunRecords {
   bool is_hanging_ = false;   ///< Said already.
   bool is_finished_ = false;
   bool is_finish_told_ = false;
+  int life_ = 0;
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);  ///< An answer may come when this is gone.
 };
 

@@ -97,6 +97,23 @@ class TuneClusterTest(unittest.TestCase):
             self.assertIn("samples", refused)
             self.check_views(cluster, run)
 
+    def test_one_that_goes_on_is_live_in_the_next_life_of_the_coordinator_too(self):
+        job = linear(parameters={"training.optimizer.lr": {"uniform": [0.001, 0.01]}}, samples=1, concurrent=1)
+        with Cluster({"n1": 1}) as cluster:
+            first = cluster.run("tune", self.write(cluster, job))
+            run = first.run_id()
+            first.wait_and_say(0)
+            cluster.kill("n1")
+            again = cluster.run("tune", "--resume", run, "--samples", 2)
+            cluster.wait_for_event(run, "experiment_resumed")
+            cluster.kill("coordinator")
+            cluster.start_coordinator()
+            self.assertEqual([row["run"] for row in cluster.ask("ps")["runs"]], [run])
+            cluster.start_agent("n1")
+            again.wait_and_say(0)
+            self.assertEqual(len(cluster.events(run, "trial_ended")), 2)
+            self.assertEqual(len(cluster.events(run, "run_finished")), 2)
+
     def check_views(self, cluster, run):
         """What its folder says, asked of the coordinator."""
         there = cluster.run_dir(run)

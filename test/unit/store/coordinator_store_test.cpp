@@ -370,3 +370,52 @@ TEST_CASE(
   world.run_until([&] { return world.shell().is_over("x"); });
   for (const char* run : {"x.0000", "x.0001"}) CHECK(has_ended(run));
 }
+
+TEST_CASE("coordinator with a store: killed while an experiment is made to go on, it goes on, or has ended as before") {
+  World world(2, 1);
+  world.restart();
+  world.submit_experiment("x");
+  world.run_until([&] { return world.shell().is_over("x"); });
+  world.run_until_idle();
+  world.kill();
+  bool has_event = false;
+  SECTION("its row alone was stored") {}
+  SECTION("the event was, too, and no row of the new trial") {
+    has_event = true;
+  }
+  {
+    auto store = std::move(storage::EventStore::open(world.folder.state())).value();
+    TimePoint last = store->tables().load_cut().value().at;
+    REQUIRE(store->load([&last](TimePoint at, core::CoordinatorEvent&&) { last = at; }).ok());
+    std::vector<storage::StoredRun> rows = store->load_runs().value();
+    const auto row =
+        std::find_if(rows.begin(), rows.end(), [](const storage::StoredRun& one) { return one.id == "x"; });
+    REQUIRE(row != rows.end());
+    row->state = row->summary = "";
+    row->finished_s = 0;
+    REQUIRE(store->start({}).ok());
+    (void)store->put(*row);
+    if (has_event) (void)store->append(last, core::coordinator_event::ExperimentResumed{"x", 3});
+  }
+  world.restart();
+  CHECK(world.shell().is_over("x.0000"));
+  if (has_event) {
+    CHECK_FALSE(world.shell().is_over("x"));
+  } else {
+    world.run_until_idle();
+    REQUIRE(world.shell().is_over("x"));
+    CHECK(world.shell().run("x")->state == "succeeded");
+    REQUIRE(world.shell().resume_experiment("x", 3).ok());
+  }
+  world.run_until([&] { return world.shell().is_over("x.0002") && world.shell().is_over("x"); });
+  world.run_until_idle();
+  for (const char* trial : {"x.0000", "x.0001", "x.0002", "x"}) CHECK(world.shell().run(trial)->state == "succeeded");
+  CHECK(world.lines("x", "trials/0002/metrics.jsonl") == world.lines("x", "trials/0000/metrics.jsonl"));
+  std::map<std::string, int> count;
+  for (const auto& event : lines_of(world.folder.run("x") + "/events.jsonl")) ++count[event.at("event")];
+  CHECK(count["experiment_resumed"] == 1);
+  CHECK(count["trial_ended"] == 3);
+  CHECK(count["run_finished"] == 2);
+  CHECK(std::filesystem::exists(world.folder.run("x") + "/summary.json"));
+  CHECK(world.warnings.empty());
+}
