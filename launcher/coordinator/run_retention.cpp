@@ -68,12 +68,16 @@ void RunRetention::look() {
 void RunRetention::on_looked(const Look& look) {
   known_.clear();
   strays_.clear();
+  bytes_.clear();
   std::vector<storage::EndedRun> ended;
   const auto note = [&](const storage::EndedRun& run, std::map<RunId, storage::EndedRun>& runs) {
     runs[run.id] = run;
     if (run.finished_s > 0 && !going_.contains(run.id)) ended.push_back(run);
   };
-  for (const storage::EndedRun& run : look.runs) note(run, known_);
+  for (const storage::EndedRun& run : look.runs) {
+    note(run, known_);
+    if (const auto owner = shell_.owner_of(run.id)) bytes_[*owner] += run.bytes;
+  }
   for (const storage::EndedRun& run : look.strays)
     if (!shell_.directory_of(run.id)) note(run, strays_);
   const double now_s = clock_.read(process::unix_seconds(), process::monotonic_now());
@@ -120,7 +124,10 @@ void RunRetention::remove_folder(const storage::EndedRun& run, const Done& done)
       log_(fmt::format("run {}: {}", run.id, removed.error().message));
       return done(removed.error().message);
     }
-    known_.erase(run.id);
+    if (const auto known = known_.find(run.id); known != known_.end()) {
+      if (const auto owner = shell_.owner_of(run.id)) bytes_[*owner] -= known->second.bytes;
+      known_.erase(known);
+    }
     strays_.erase(run.id);
     shell_.forget_run(run.id);
     log_(fmt::format("run {}: removed, {}", run.id, format_bytes(run.bytes)));
@@ -141,10 +148,8 @@ void RunRetention::pin(const RunId& run, bool pinned, Done done) {
 }
 
 std::int64_t RunRetention::bytes_of(const std::string& owner) const {
-  std::int64_t bytes = 0;
-  for (const auto& [id, run] : known_)
-    if (const auto row = shell_.owner_of(id); row && *row == owner) bytes += run.bytes;
-  return bytes;
+  const auto found = bytes_.find(owner);
+  return found == bytes_.end() ? 0 : found->second;
 }
 
 }  // namespace sgd::coordinator

@@ -72,8 +72,9 @@ class RunRetention {
   AgeClock clock_;
   std::map<RunId, storage::EndedRun> known_;
   std::map<RunId, storage::EndedRun> strays_;
-  std::set<RunId> going_;  ///< Their folders are being removed.
-  std::size_t ended_ = 0;  ///< Since the last look began.
+  std::map<std::string, std::int64_t> bytes_;  ///< Of known_, by their owners: each submission asks.
+  std::set<RunId> going_;                      ///< Their folders are being removed.
+  std::size_t ended_ = 0;                      ///< Since the last look began.
   bool is_looking_ = false;
 };
 

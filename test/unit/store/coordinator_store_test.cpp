@@ -329,6 +329,9 @@ TEST_CASE("retention: when many runs have ended the next look does not wait for 
   retention.note_ended("two");
   world.run_until([&] { return world.shell().runs().size() == 1; });
   CHECK(world.shell().runs().front().id == "three");
+  CHECK(retention.bytes_of("") > 0);
+  CHECK(retention.bytes_of("") == retention.known().at("three").bytes);
+  CHECK(retention.bytes_of("somebody") == 0);
   retention.stop();
 }
 

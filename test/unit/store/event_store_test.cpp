@@ -478,3 +478,18 @@ TEST_CASE("event store: a store of the version before is read") {
   execute(folder, "DROP TABLE states; DROP TABLE cut; PRAGMA user_version=1");
   CHECK(stored(folder) == first(3));
 }
+
+TEST_CASE(
+    "event store: what waits for the disk is full by its bytes, however few events they are; limit kQueueBytesMax") {
+  const StateFolder folder;
+  const auto store = std::move(EventStore::open(folder.state())).value();
+  REQUIRE(store->load([](TimePoint, core::CoordinatorEvent&&) {}).ok());
+  constexpr std::size_t kBytes = 1 << 20;
+  const core::CoordinatorEvent event = core::coordinator_event::SearchSaid{"x", std::string(kBytes, 'a')};
+  std::size_t events = 0;
+  for (; !store->is_full() && events <= EventStore::kQueueBytesMax / kBytes; ++events)
+    (void)store->append({}, event);  // Nothing is committed before its start.
+  CHECK(store->is_full());
+  CHECK(events == EventStore::kQueueBytesMax / kBytes);
+  CHECK_FALSE(store->has_room());
+}
