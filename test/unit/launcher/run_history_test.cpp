@@ -105,6 +105,12 @@ TEST_CASE("history: counts and the last key come from the lines") {
   CHECK(history.newest.step == 0);
 }
 
+TEST_CASE("history: a run that was stopped in the queue has taken no time") {
+  const RunFolder run;
+  run.write("events.jsonl", "{\"time\":1795788330.8,\"event\":\"run_finished\",\"state\":\"cancelled\"}\n");
+  CHECK(run.history().past.wall_s == 0);
+}
+
 TEST_CASE("history: a success counts until the run is resumed") {
   const RunFolder run;
   const std::string finished = "{\"event\":\"run_finished\",\"state\":\"succeeded\"}\n";
