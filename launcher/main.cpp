@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -44,6 +46,13 @@ void reset_signals() {
   (void)std::signal(SIGCHLD, SIG_DFL);
 }
 
+/// What a verb has printed may still be held back: a disk that is full behind stdout is no success. Whoever has stopped
+/// reading has had enough.
+int with_output(int exit_code) {
+  if (std::fflush(stdout) != 0 && errno != EPIPE) throw std::system_error(errno, std::generic_category());
+  return exit_code;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -67,15 +76,16 @@ int main(int argc, char** argv) {
       fmt::print(stderr, "{}", run_help());
       return sgd::exit_code::kUsage;
     }
-    if (verb == "help" || verb == "--help" || verb == "-h") return help_verb({words.begin() + 1, words.end()});
+    if (verb == "help" || verb == "--help" || verb == "-h")
+      return with_output(help_verb({words.begin() + 1, words.end()}));
     if (verb == "version" || verb == "--version") {
       fmt::print("sgd-launch {}\n", SGD_VERSION);
-      return sgd::exit_code::kSucceeded;
+      return with_output(sgd::exit_code::kSucceeded);
     }
     const auto known = verbs().find(verb);
-    if (known == verbs().end()) return verbs().at("run").run(words);
+    if (known == verbs().end()) return with_output(verbs().at("run").run(words));
     words.erase(words.begin());
-    return known->second.run(words);
+    return with_output(known->second.run(words));
   } catch (const std::exception&) {
     const char* details = std::getenv("SGD_DETAILS");
     fmt::print(stderr, "sgd-launch: error: {}\n",

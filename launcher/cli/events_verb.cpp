@@ -3,7 +3,10 @@
 
 #include <poll.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <fstream>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -29,7 +32,7 @@ void print_lines(std::ifstream& file) {
     }
     file.clear();
     file.seekg(place);
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0) throw std::system_error(errno, std::generic_category());
     return;
   }
 }
