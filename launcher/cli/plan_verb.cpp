@@ -1,4 +1,5 @@
-// `sgd-launch plan`: what a coordinator would do with a job now, node by node; nothing is submitted.
+// `sgd-launch plan`: what a coordinator, or without one this machine, would do with a job now, node by node; nothing is
+// submitted.
 
 #include <fmt/format.h>
 
@@ -55,6 +56,15 @@ Json local_plan(const job::JobSpec& job, const RunOptions& options) {
           {"nodes", {{{"node", "localhost"}, {"room", room}, {"ranks", ranks}, {"why_not", placed.reason}}}}};
 }
 
+/// Where nobody names a coordinator, the one of this machine if it runs; else the run is one of this machine.
+std::optional<net::Address> coordinator_of(const std::string& given, Diagnostics& diagnostics) {
+  const auto named = cluster_address(given, diagnostics);
+  if (named || !given.empty() || diagnostics.has_errors()) return named;
+  const auto here = cluster_address("auto", diagnostics);
+  const bool is_there = here && ask_cluster(*here, {{"request", "ps"}, {"all", false}}).ok();
+  return is_there ? here : std::nullopt;
+}
+
 }  // namespace
 
 int plan_verb(const std::vector<std::string>& arguments) {
@@ -67,7 +77,7 @@ int plan_verb(const std::vector<std::string>& arguments) {
         "command...)\n  --json                          one JSON object\n");
     return exit_code::kSucceeded;
   }
-  const auto coordinator = cluster_address(options.address.empty() ? "auto" : options.address, diagnostics);
+  const auto coordinator = coordinator_of(options.address, diagnostics);
   job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
   if (coordinator) job::check_for_cluster(loaded);
   if (loaded.job && coordinator) refuse_experiment(*loaded.job, options.job_file, loaded.diagnostics);

@@ -50,7 +50,7 @@ int ps_verb(const std::vector<std::string>& arguments) {
                                      flag({"--json"}, "one JSON object", as_json), address_option(address),
                                      flag({"--help", "-h"}, "this text", help)};
   Diagnostics diagnostics;
-  const ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
+  const ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics, "ps");
   if (help) {
     fmt::print("Example: sgd-launch ps --all\nUsage: sgd-launch ps [options]\n{}", describe(table));
     return exit_code::kSucceeded;
@@ -67,7 +67,9 @@ int ps_verb(const std::vector<std::string>& arguments) {
   if (coordinator) {
     const auto listed = runs_of(*coordinator, all);
     // Who names no coordinator asks for what is there: the one of this machine need not be.
-    if (!listed && (is_named || runs.empty())) return refuse(exit_code::kUnreachable, listed.error().message);
+    if (!listed && is_named) return refuse(exit_code::kUnreachable, listed.error().message);
+    if (!listed && runs.empty())
+      return refuse(exit_code::kUnreachable, "no run of yours is live on this machine; " + listed.error().message);
     if (listed) runs.insert(runs.end(), listed.value().begin(), listed.value().end());
   }
   if (as_json)

@@ -64,8 +64,9 @@ int submit_verb(const std::vector<std::string>& arguments) {
         describe(run_option_table(unused)));
     return exit_code::kSucceeded;
   }
-  if (options.address.empty()) options.address = "auto";
-  const auto coordinator = cluster_address(options.address, diagnostics);
+  auto coordinator = cluster_address(options.address, diagnostics);
+  if (!coordinator && options.address.empty()) coordinator = cluster_address("auto", diagnostics);
+  if (options.address.empty()) options.address = "auto";  // It goes to a coordinator, whoever has named it.
   if (!coordinator && !diagnostics.has_errors())
     diagnostics.error("submit", 0, 0, "needs a coordinator: name it with --address HOST:PORT");
   return run_on_cluster(options, coordinator, std::move(diagnostics));
