@@ -256,11 +256,11 @@ bool is_trouble(const nlohmann::ordered_json& event) {
 
 std::string status_line(const core::RunSnapshot& shot, std::int64_t steps_total, std::int64_t steps_before) {
   std::string line;
-  if (shot.epochs == 0) {
-    return fmt::format("{}  {} workers  {}", core::name(shot.phase), shot.world_size, clock_text(shot.wall_s));
-  }
-  if (shot.phase != core::RunPhase::kRunning) {
-    line = fmt::format("{}  {}/{} workers ready", core::name(shot.phase), shot.ready, shot.world_size);
+  if (shot.epochs == 0 || shot.phase != core::RunPhase::kRunning) {
+    const char* phase = core::name(shot.phase);
+    line = shot.epochs == 0 ? fmt::format("{}  {} worker{}  {}", phase, shot.world_size,
+                                          shot.world_size == 1 ? "" : "s", clock_text(shot.wall_s))
+                            : fmt::format("{}  {}/{} workers ready", phase, shot.ready, shot.world_size);
     if (!shot.reason.empty()) line += "  " + shot.reason;
     return line;
   }

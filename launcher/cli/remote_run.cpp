@@ -359,8 +359,12 @@ void RemoteRun::on_status(const Json& answer) {
   const core::RunSnapshot shot = core::snapshot_from_json(member(answer, "status"));
   const std::string line = table_ ? table_->progress() : status_line(shot, steps_planned_);
   console_.status(line);
-  if (!console_.style().is_terminal && is_training_ && ++status_ticks_ % kRemoteTicksPerPlainLine == 0)
-    console_.narrate("sgd-launch: " + line);
+  has_begun_ = has_begun_ || shot.phase != core::RunPhase::kPlacing;
+  if (console_.style().is_terminal || ++status_ticks_ % kRemoteTicksPerPlainLine != 0) return;
+  if (is_training_) return console_.narrate("sgd-launch: " + line);
+  // What a command says tells how it goes; why it says nothing yet is told by nobody else.
+  if (!has_begun_ && std::exchange(told_reason_, shot.reason) != shot.reason)
+    console_.narrate("sgd-launch: waiting: " + shot.reason, true);
 }
 
 void RemoteRun::on_end(const Json& outcome_json) {
@@ -433,7 +437,8 @@ void RemoteRun::print_end(const core::RunOutcome& outcome) {
 // ---- time, the end ----
 
 void RemoteRun::tick_status() {
-  if (exit_code_ || (!console_.style().is_terminal && !is_training_)) return;
+  const bool is_told = console_.style().is_terminal || is_training_;
+  if (exit_code_ || (!is_told && (has_begun_ || table_))) return;
   link_.send({{"type", "request"}, {"id", kStatus}, {"request", "status"}, {"run", run_}});
   status_timer_.expires_after(kRemoteStatusInterval);
   status_timer_.async_wait([this](const boost::system::error_code& error) {

@@ -45,6 +45,16 @@ TEST_CASE("the remaining time of a resumed run counts only the steps that took i
   CHECK(cli::status_line(shot, 200, 110).find("eta") == std::string::npos);
 }
 
+TEST_CASE("the line of a command counts its workers, and says why it waits") {
+  core::RunSnapshot shot;
+  shot.reason = "1 slot wanted, 0 free on 0 nodes";
+  CHECK(cli::status_line(shot, 0, 0) == "placing  0 workers  00:00  1 slot wanted, 0 free on 0 nodes");
+  shot.phase = core::RunPhase::kRunning;
+  shot.reason.clear();
+  shot.world_size = 1;
+  CHECK(cli::status_line(shot, 0, 0) == "running  1 worker  00:00");
+}
+
 TEST_CASE("runs of billions of steps, and of weeks") {
   core::RunSnapshot shot;
   shot.phase = core::RunPhase::kRunning;
