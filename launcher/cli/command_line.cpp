@@ -46,7 +46,8 @@ void describe_to_library(const std::vector<Option>& options, po::options_descrip
 
 class Parser {
  public:
-  Parser(const std::vector<Option>& options, Diagnostics& diagnostics) : options_(options), diagnostics_(diagnostics) {
+  Parser(const std::vector<Option>& options, Diagnostics& diagnostics, const std::string& verb)
+      : options_(options), diagnostics_(diagnostics), verb_(verb) {
     describe_to_library(options, known_);
   }
 
@@ -196,12 +197,14 @@ class Parser {
       return diagnostics_.error(name, 0, 0, fmt::format("unknown option; did you mean {}=VALUE?", instead.at(*near)));
     diagnostics_.error(
         name, 0, 0,
-        near ? fmt::format("unknown option; did you mean --{}?", *near) : "unknown option; see sgd-launch --help");
+        near ? fmt::format("unknown option; did you mean --{}?", *near)
+             : fmt::format("unknown option; see sgd-launch {}{}--help", verb_, verb_.empty() ? "" : " "));
   }
 
   const std::vector<Option>& options_;
   po::options_description known_;
   Diagnostics& diagnostics_;
+  std::string verb_;
   std::set<const Option*> given_;
 };
 
@@ -244,9 +247,9 @@ std::optional<int> whole_number(const std::string& text) {
 }
 
 ParsedArguments parse_arguments(const std::vector<Option>& options, const std::vector<std::string>& arguments,
-                                AfterPositional after, Diagnostics& diagnostics) {
+                                AfterPositional after, Diagnostics& diagnostics, const std::string& verb) {
   ParsedArguments parsed;
-  Parser parser(options, diagnostics);
+  Parser parser(options, diagnostics, verb);
   parser.run(arguments, after, parsed);
   parser.read_environment(!parsed.positional.empty() && parsed.positional.front().ends_with(".json"), parsed);
   return parsed;

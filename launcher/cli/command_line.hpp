@@ -55,10 +55,11 @@ enum class AfterPositional {
   kStopScript,  ///< As kContinue behind a name ending in .json, else everything after it belongs to that program.
 };
 
-/// Applies options in their order, then the environment's. `arguments` without program and verb.
+/// Applies options in their order, then the environment's. `arguments` without program and verb. `verb`: whose help
+/// has the table; empty: the program's.
 [[nodiscard]] ParsedArguments parse_arguments(const std::vector<Option>& options,
                                               const std::vector<std::string>& arguments, AfterPositional after,
-                                              Diagnostics& diagnostics);
+                                              Diagnostics& diagnostics, const std::string& verb = {});
 
 /// The table as help text, two columns.
 [[nodiscard]] std::string describe(const std::vector<Option>& options);

@@ -13,7 +13,7 @@ std::optional<int> parse_plain_verb(PlainVerb verb, const std::vector<std::strin
                                     std::vector<std::string>& words, Diagnostics& diagnostics) {
   bool help = false;
   verb.options.push_back(flag({"--help", "-h"}, "this text", help));
-  ParsedArguments parsed = parse_arguments(verb.options, arguments, AfterPositional::kContinue, diagnostics);
+  ParsedArguments parsed = parse_arguments(verb.options, arguments, AfterPositional::kContinue, diagnostics, verb.name);
   if (help) {
     fmt::print("Example: {}\nUsage: sgd-launch {} {}\n{}", verb.example, verb.name, verb.usage, describe(verb.options));
     return exit_code::kSucceeded;

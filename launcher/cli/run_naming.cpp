@@ -44,7 +44,7 @@ NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments
   table.push_back(address_option(address));
   table.push_back(flag({"--help", "-h"}, "this text", help));
   Diagnostics diagnostics;
-  ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
+  ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics, verb.name);
   if (help) {
     fmt::print("Example: {}\nUsage: sgd-launch {} {}\n{}", verb.example, verb.name, verb.usage, describe(table));
     return ended(exit_code::kSucceeded);

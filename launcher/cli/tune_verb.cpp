@@ -94,7 +94,7 @@ int start_experiment(const std::vector<std::string>& arguments) {
   RunOptions options;
   std::string resumed;
   const ParsedArguments parsed =
-      parse_arguments(tune_option_table(options, resumed), arguments, AfterPositional::kContinue, diagnostics);
+      parse_arguments(tune_option_table(options, resumed), arguments, AfterPositional::kContinue, diagnostics, "tune");
   if (options.help) {
     fmt::print("{}", tune_help());
     return exit_code::kSucceeded;
