@@ -7,6 +7,9 @@
 #include <cerrno>
 #include <filesystem>
 
+#include <fmt/format.h>
+
+#include "common/base/time.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/process/unix_socket.hpp"
 
@@ -21,6 +24,12 @@ std::string socket_in(const std::string& run_dir) {
   std::error_code error;
   const auto target = std::filesystem::read_symlink(run_dir + "/control.sock", error);
   return error ? std::string() : target.string();
+}
+
+/// It is there, or nobody would have taken the question.
+std::string silent(const std::string& run_dir) {
+  return fmt::format("the launcher of {} has not answered within {}; one that is suspended (Ctrl-Z) does so after fg",
+                     run_dir, format_duration(kLocalDeadline));
 }
 
 }  // namespace
@@ -57,6 +66,7 @@ Result<std::optional<nlohmann::ordered_json>> ask_socket(const std::string& path
   while (answer.find('\n') == std::string::npos) {
     const ssize_t count = ::read(socket.value().get(), buffer, sizeof buffer);
     if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return Error{silent(run_dir)};
     if (count < 0) return system_error("no answer from the launcher of " + run_dir);
     if (count == 0) return Answer{};
     answer.append(buffer, static_cast<std::size_t>(count));

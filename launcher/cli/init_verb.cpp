@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 
 #include <fmt/format.h>
 
@@ -152,6 +153,7 @@ int init_verb(const std::vector<std::string>& arguments) {
   if (diagnostics.has_errors()) return exit_code::kUsage;
   state_dir = absolute(state_dir);
   if (const Status made = init(state_dir, hosts); !made) return refuse(exit_code::kUsage, made.error().message);
+  std::fflush(stdout);  // What was made is read in front of what comes next, in one file, too.
   if (::getuid() == 0 && ::access(kUnit, F_OK) == 0)
     fmt::print(stderr,
                "next: SGD_LISTEN=0.0.0.0:7070 in /etc/default/sgd-launch, where other machines are to reach it\n"

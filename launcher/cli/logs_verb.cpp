@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/json_file.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/cli/control_client.hpp"
 #include "launcher/cli/log_printer.hpp"
 #include "launcher/cli/plain_verb.hpp"
@@ -31,26 +34,39 @@ bool answers(const std::string& run_dir) {
   return answer && answer.value();
 }
 
-/// False when stdout has gone away.
-bool write_all(const std::string& raw) {
+/// False when stdout takes no more; `error` is why.
+bool write_all(const std::string& raw, int& error) {
   static const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
   const std::string text = is_terminal ? for_terminal(raw, Steering::kColors) : raw;
   std::size_t done = 0;
   while (done < text.size()) {
     const ssize_t count = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
+    if (count < 0) error = errno;
     if (count <= 0) return false;
     done += static_cast<std::size_t>(count);
   }
   return true;
 }
 
+/// Whoever has stopped reading has had enough; a full disk has not.
+int after_writing(int error) {
+  if (error == 0 || error == EPIPE) return exit_code::kSucceeded;
+  return refuse(exit_code::kFailed, "cannot write the logs: " + std::generic_category().message(error));
+}
+
+/// What people who see no line of a training should know.
+std::string silence_of(const std::string& run_dir) {
+  const nlohmann::ordered_json job = json::read_ordered_file(run_dir + "/job.json");
+  return member(job, "training").is_object() ? "; the built-in training loop prints nothing" : "";
+}
+
 /// Who sees no line cannot tell a rank that is silent from one that never was.
-std::string why_nothing(const LogPrinter& printer, const LogPrinter::Choice& choice) {
+std::string why_nothing(const std::string& run_dir, const LogPrinter& printer, const LogPrinter::Choice& choice) {
   std::string of;
   if (choice.rank) of += fmt::format(" of rank {}", *choice.rank);
   if (choice.generation) of += fmt::format(" of generation {}", *choice.generation);
-  if (printer.has_files()) return "its logs" + of + " are empty: the built-in training loop prints nothing";
+  if (printer.has_files()) return "its logs" + of + " are empty" + silence_of(run_dir);
   return "it has no log" + of;
 }
 
@@ -80,23 +96,25 @@ int logs_verb(const std::vector<std::string>& arguments) {
   if (!run.is_named) return run.exit_code;
   if (!to.empty()) return save_files(run, follow_of(options), "logs", absolute(to));
   if (run.cluster) return read_on_cluster(run, follow_of(options), options.choice.prefix);
-  LogPrinter printer(run.directory, options.choice, write_all);
+  int error = 0;
+  LogPrinter printer(run.directory, options.choice, [&error](const auto& text) { return write_all(text, error); });
   bool is_told = false;
   for (;;) {
     // Asked before reading: what was written before the end is then surely read.
     const bool is_live = options.follow && answers(run.directory);
-    if (!printer.print_new(is_live)) return exit_code::kSucceeded;
+    if (!printer.print_new(is_live)) return after_writing(error);
     if (!is_live) break;
     if (!printer.has_found() && !std::exchange(is_told, true))
       fmt::print(stderr,
-                 "sgd-launch: its workers have written nothing yet; the built-in training loop prints nothing: "
-                 "sgd-launch status shows where it stands\n");
+                 "sgd-launch: its workers have written nothing yet{}: sgd-launch status shows where it stands\n",
+                 silence_of(run.directory));
     (void)::poll(nullptr, 0, kFollowPollMs);
   }
   printer.print_rest();
   if (!printer.trouble().empty()) return refuse(exit_code::kFailed, printer.trouble());
-  if (!printer.has_found() && !is_told) fmt::print(stderr, "sgd-launch: {}\n", why_nothing(printer, options.choice));
-  return exit_code::kSucceeded;
+  if (!printer.has_found() && !is_told)
+    fmt::print(stderr, "sgd-launch: {}\n", why_nothing(run.directory, printer, options.choice));
+  return after_writing(error);
 }
 
 }  // namespace sgd::cli

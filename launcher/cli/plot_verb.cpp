@@ -68,7 +68,8 @@ int plot_verb(const std::vector<std::string>& arguments) {
   const std::string folder = here ? here->path() : run.directory;
   const std::string path = folder + "/metrics.jsonl";
   if (!each_object(path, [&metrics](const auto& report) { metrics.add(report); }))
-    return refuse(exit_code::kNotFound, fmt::format("{} is not there: the run has reported nothing yet", path));
+    return refuse(exit_code::kNotFound,
+                  here ? "the run has reported nothing yet" : path + " is not there: the run has reported nothing yet");
   if (metrics.names().empty()) return refuse(exit_code::kNotFound, "the run has reported no number yet");
   const auto series = metrics.select(options.metrics);
   if (!series) return refuse(exit_code::kUsage, series.error().message);

@@ -83,7 +83,7 @@ int change_run_here(const std::string& action, const std::string& name) {
   if (action == "remove" && storage::is_run_live(folder.value()))
     return refuse(exit_code::kFailed, fmt::format("{} is live: sgd-launch stop ends it", name));
   if (action == "remove" && storage::is_pinned(folder.value()))
-    return refuse(exit_code::kFailed, fmt::format("{} is pinned: sgd-launch runs unpin first", name));
+    return refuse(exit_code::kFailed, fmt::format("{0} is pinned: sgd-launch runs unpin {0} ends that", name));
   const Status done = action == "remove" ? storage::remove_run_folder(folder.value())
                                          : storage::set_pinned(folder.value(), action == "pin");
   return done ? exit_code::kSucceeded : refuse(exit_code::kFailed, done.error().message);
@@ -143,7 +143,7 @@ int runs_verb(const std::vector<std::string>& arguments) {
       address_option(address),
       flag({"--help", "-h"}, "this text", help)};
   Diagnostics diagnostics;
-  ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics);
+  ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics, "runs");
   if (help) {
     fmt::print(
         "Example: sgd-launch runs remove --keep 20\n"

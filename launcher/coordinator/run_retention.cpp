@@ -104,7 +104,7 @@ void RunRetention::remove(const RunId& run, Done done) {
   const auto ask_pinned = [folder = *folder]() -> Result<bool> { return storage::is_pinned(folder); };
   files_.ask_within(kDiskLimit, ask_pinned, [this, run, bytes, folder = *folder, done](const Result<bool>& is_pinned) {
     if (!is_pinned) return done(is_pinned.error().message);
-    if (is_pinned.value()) return done(fmt::format("{} is pinned: sgd-launch runs unpin first", run));
+    if (is_pinned.value()) return done(fmt::format("{0} is pinned: sgd-launch runs unpin {0} ends that", run));
     remove_folder({run, folder, 0, bytes, false}, done);
   });
 }
@@ -115,7 +115,7 @@ void RunRetention::remove_folder(const storage::EndedRun& run, const Done& done)
   if (!going_.insert(run.id).second) return done("");
   // Who has pinned it meanwhile, in front of this, keeps it.
   const auto remove = [id = run.id, folder = run.directory]() -> Status {
-    if (storage::is_pinned(folder)) return Error{id + " is pinned: sgd-launch runs unpin first"};
+    if (storage::is_pinned(folder)) return Error{fmt::format("{0} is pinned: sgd-launch runs unpin {0} ends that", id)};
     return storage::remove_run_folder(folder);
   };
   files_.ask(remove, [this, run, done](const Status& removed) {

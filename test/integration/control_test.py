@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -47,6 +48,18 @@ class ConfigTest(LaunchTest):
             file.write('{"address": "node2:9"}')
         self.assertIn('"node2:9"  ' + self.path("sgd-launch", "config.json"), self.ask("show", "--origin"))
         self.assertRegex(self.ask("show", "--origin", "--address", "node3:8", "--", "true"), '"node3:8" +--address')
+
+    def test_verbs_without_an_address_ask_the_coordinator_of_the_file(self):
+        os.mkdir(self.path("sgd-launch"))
+        with open(self.path("sgd-launch", "config.json"), "w") as file:
+            file.write('{"address": "127.0.0.1:1"}')
+        clean = {key: value for key, value in os.environ.items() if key != "SGD_ADDRESS"}
+        for verb in (["plan", "--", "true"], ["submit", "--", "true"], ["ps"]):
+            with self.subTest(verb=verb):
+                ended = subprocess.run([LAUNCHER, *verb], capture_output=True, text=True, timeout=20, cwd=self.folder,
+                                       env={**clean, "XDG_CONFIG_HOME": self.folder})
+                self.assertEqual(ended.returncode, 3, ended.stdout + ended.stderr)
+                self.assertIn("no coordinator at 127.0.0.1:1: ", ended.stderr)
 
     def test_what_is_wrong(self):
         self.assertIn("config show", self.ask(expect=2))
@@ -100,6 +113,41 @@ class ControlTest(LaunchTest):
         self.assertIn("waits: ", self.ask("plan", "--address", "local", "-n", "3", "--slots", "1", "--", "true"))
         self.assertIn("starts now: ", self.ask("plan", "--address", "local", "--", "true", "--json"), "the option is the program's")
 
+    def test_verbs_without_an_address_where_no_coordinator_is(self):
+        clean = {key: value for key, value in os.environ.items() if key != "SGD_ADDRESS"}
+        clean.update({name: self.folder for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")})
+        for verb, code, words in ((["plan", "-n", "3", "--", "true"], 0, "starts now: 3 of 3 workers"),
+                                  (["ps"], 3, "no run of yours is live on this machine; no coordinator at ")):
+            with self.subTest(verb=verb):
+                ended = subprocess.run([LAUNCHER, *verb], capture_output=True, text=True, timeout=20, cwd=self.folder, env=clean)
+                self.assertEqual(ended.returncode, code, ended.stdout + ended.stderr)
+                self.assertIn(words, ended.stdout + ended.stderr)
+
+    def test_a_full_disk_behind_stdout(self):
+        self.run_to_end("-n", 1, "--", "echo", "line")
+        for verb in ("status", "events", "logs", "checkpoints"):
+            with self.subTest(verb=verb), open("/dev/full", "wb") as full:
+                ended = subprocess.run([LAUNCHER, verb, self.path("run")], stdout=full, stderr=subprocess.PIPE, text=True, timeout=20)
+                self.assertEqual(ended.returncode, 1, ended.stderr)
+                self.assertIn("No space left on device", ended.stderr)
+
+    def test_a_launcher_that_is_suspended(self):
+        launch = self.speaking()
+        launch.process.send_signal(signal.SIGSTOP)
+        try:
+            ended = subprocess.run([LAUNCHER, "status", self.path("run")], capture_output=True, text=True, timeout=20)
+        finally:
+            launch.process.send_signal(signal.SIGCONT)
+        self.assertEqual(ended.returncode, 3, ended.stdout)
+        self.assertIn("has not answered within 5s; one that is suspended (Ctrl-Z) does so after fg", ended.stderr)
+
+    def test_an_unknown_option_leads_to_the_help_that_has_the_known_ones(self):
+        for verb in (["logs"], ["ps"], ["runs"], ["tune"], ["doctor"], ["token", "create"]):
+            with self.subTest(verb=verb):
+                ended = subprocess.run([LAUNCHER, *verb, "--xyzzy"], capture_output=True, text=True, timeout=20, cwd=self.folder)
+                self.assertEqual(ended.returncode, 2)
+                self.assertIn(f"--xyzzy: error: unknown option; see sgd-launch {' '.join(verb)} --help", ended.stderr)
+
     def test_following_the_logs_of_workers_that_say_nothing(self):
         self.start("--", "sleep", "1000").wait_for_event("worker_started")
         with subprocess.Popen([LAUNCHER, "logs", "-f", self.path("run")], stderr=subprocess.PIPE, cwd=self.folder) as follow:
@@ -114,6 +162,11 @@ class ControlTest(LaunchTest):
                 ended = subprocess.run([LAUNCHER, "logs", *options, self.path("run")], capture_output=True, text=True, timeout=20)
                 self.assertEqual((ended.returncode, ended.stdout), (0, ""))
                 self.assertIn(words, ended.stderr)
+                self.assertNotIn("training loop", ended.stderr)
+        with open(self.path("run", "job.json"), "w", encoding="utf-8") as file:
+            file.write('{"training": {}}')
+        ended = subprocess.run([LAUNCHER, "logs", self.path("run")], capture_output=True, text=True, timeout=20)
+        self.assertIn("its logs are empty; the built-in training loop prints nothing", ended.stderr)
 
     def test_status_by_every_name(self):
         self.speaking(run_dir=None)

@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import stat
+import subprocess
 import sys
 import unittest
 
@@ -28,6 +29,9 @@ class SecurityTest(TlsCluster):
             self.assertEqual(stat.S_IMODE(os.stat(os.path.dirname(self.path(name))).st_mode), 0o700)
         again = self.run_verb("init", "--state-dir", self.state)
         self.assertEqual(again.stdout.count("kept "), 3)
+        both = subprocess.run([self.launcher, "init", "--state-dir", self.state], env=self.environment("operator"), stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, cwd=self.folder, check=True).stdout
+        self.assertLess(both.rindex("kept "), both.index("next: "))
         refused = self.run_verb("init", "--state-dir", self.path("other"), code=2)
         self.assertIn("identity of another cluster, which is not replaced", refused.stderr)
         self.assertIn("does not name x.example", self.run_verb("init", "--state-dir", self.state, "--name", "x.example", code=2).stderr)

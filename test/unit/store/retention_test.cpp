@@ -197,7 +197,7 @@ TEST_CASE("retention: who pins a run while its removal waits keeps it, or is tol
   retention.remove("one", note);  // Whether it is pinned is looked at in front of the order to pin it.
   retention.pin("one", true, note);
   until([&] { return said.size() == 2; });
-  CHECK(said == std::vector<std::string>{"", "one is pinned: sgd-launch runs unpin first"});
+  CHECK(said == std::vector<std::string>{"", "one is pinned: sgd-launch runs unpin one ends that"});
   CHECK(std::filesystem::exists(run.run_dir));
   said.clear();
   retention.pin("one", false, note);
