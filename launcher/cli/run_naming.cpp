@@ -62,6 +62,7 @@ NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments
   if (diagnostics.has_errors()) return ended(exit_code::kUsage);
   named.is_named = true;
   named.run = parsed.positional.empty() ? "" : parsed.positional.front();
+  if (named.cluster && named.run == "latest") named.run.clear();  // As runs/latest here.
   if (named.cluster) return named;
   auto directory = find_run(named.run);
   if (!directory) return ended(refuse(exit_code::kNotFound, directory.error().message));

@@ -110,6 +110,7 @@ class CommandTest(ClusterCase):
         self.assertEqual((row["run"], row["world_size"], row["num_workers"]), (run, 2, 2))
         status = self.cluster.ask("status", run[:-3])
         self.assertEqual((status["run"], len(status["ranks"])), (run, 2))
+        self.assertEqual(self.cluster.ask("status", "latest")["run"], run)
         self.assertEqual({name: node["used"] for name, node in self.cluster.nodes().items()}, {"n1": 2, "n2": 0})
         stopped = self.cluster.run("stop", run)
         self.assertEqual(stopped.wait(), 0, stopped.said())
