@@ -17,6 +17,10 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HELP_COLUMN = 34
 
+# Words behind a verb that have no help of their own.
+SECOND_WORDS = {"checkpoints": ["get"], "config": ["show"], "nodes": ["drain", "list", "remove", "set-slots", "undrain"],
+                "runs": ["list", "pin", "remove", "unpin"], "tune": ["best", "export", "plot", "status"]}
+
 # What each line of events.jsonl tells. A test compares the names with those that the sources write.
 EVENTS = {
     "after_save": "the command of `checkpoint.after_save` has ended for a checkpoint",
@@ -362,7 +366,9 @@ def words_by_verb(verbs):
     words = {}
     for name, _, helped in verbs:
         first, *rest = name.split()
-        words.setdefault(first, []).extend([*rest, *(option for names, _, _ in helped.options for option in names if option.startswith("--"))])
+        words.setdefault(first, SECOND_WORDS.get(first, []).copy()).extend(
+            [*rest, *(option for names, _, _ in helped.options for option in names if option.startswith("--"))])
+    words["help"] = list(words)
     return {verb: sorted(set(all_words)) for verb, all_words in words.items()}
 
 
@@ -380,7 +386,7 @@ _sgd_launch() {{
   case $verb in
 {cases}
   esac
-  if [ "$COMP_CWORD" -eq 1 ]; then words="{' '.join(words)} help version $words"; fi
+  if [ "$COMP_CWORD" -eq 1 ]; then words="{' '.join(words)} version $words"; fi
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current"; compgen -f -- "$current")
 }}
 complete -o filenames -F _sgd_launch sgd-launch
@@ -395,7 +401,7 @@ local verb=run word
 for word in ${{words[2,CURRENT-1]}}; do
   case $word in ({'|'.join(words_by_verb(verbs))}) verb=$word; break ;; esac
 done
-if (( CURRENT == 2 )); then compadd -- {' '.join(words_by_verb(verbs))} help version; fi
+if (( CURRENT == 2 )); then compadd -- {' '.join(words_by_verb(verbs))} version; fi
 case $verb in
 {cases}
 esac
@@ -411,6 +417,8 @@ def fish_completion(verbs):
         verb = name.split()[0]
         if verb not in seen:
             lines.append(f"complete -c sgd-launch -n __fish_use_subcommand -a {verb} -d {quoted(summary)}")
+            if verb in SECOND_WORDS:
+                lines.append(f"complete -c sgd-launch -n '__fish_seen_subcommand_from {verb}' -a {quoted(' '.join(SECOND_WORDS[verb]))}")
         seen.add(verb)
         for names, value, text in helped.options:
             long = next((option[2:] for option in names if option.startswith("--")), None)

@@ -89,6 +89,11 @@ class ReferenceTest(LaunchTest):
         self.assertEqual(complete("res"), ["resume"])
         self.assertEqual(complete("resume", "--max-f"), ["--max-failures"])
         self.assertEqual(complete("token", "cre"), ["create"])
+        self.assertEqual(complete("help", "stat"), ["status"])
+        for verb, _, helped in generate.all_verbs(LAUNCHER):
+            for word in generate.SECOND_WORDS.get(verb, []):
+                self.assertRegex(" ".join(helped.usage), rf"\b{word}\b")
+                self.assertEqual(complete(verb, word), [word])
         self.assertIn("--num-workers", complete("--num"))
         self.assertIn("--json", complete("--address", "h:1", "status", "--"))
         self.assertEqual(complete("ru"), ["run", "runs"])
