@@ -34,6 +34,14 @@ std::vector<std::string> run_ids(const fs::path& runs, const std::string& prefix
   return ids;
 }
 
+/// Of a folder that is there, but no run's; empty: there is none.
+std::string why_no_run(const std::string& name) {
+  std::error_code error;
+  if (!fs::is_directory(name, error)) return {};
+  (void)fs::exists(fs::path(name) / "events.jsonl", error);
+  return error ? "cannot look into this folder: " + error.message() : "this folder has no events.jsonl";
+}
+
 std::string list(const std::vector<std::string>& ids) {
   constexpr std::size_t kShown = 5;
   std::string text;
@@ -67,6 +75,8 @@ Result<std::string> find_run(const std::string& name, const std::string& runs_di
   if (matches.size() == 1) return (runs / matches.front()).string();
   if (matches.size() > 1) return Error{fmt::format("\"{}\" is not unique: {}", name, list(matches))};
   const std::vector<std::string> ids = run_ids(runs, "");
+  if (const std::string why = why_no_run(name); !why.empty())
+    return Error{fmt::format("no run \"{}\": {}{}", name, why, ids.empty() ? "" : "; there is " + list(ids))};
   if (ids.empty()) return Error{fmt::format("no run \"{}\": no such folder, and {} has no runs", name, runs.string())};
   return Error{fmt::format("no run \"{}\" in {}; there is {}", name, runs.string(), list(ids))};
 }

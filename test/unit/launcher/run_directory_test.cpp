@@ -103,6 +103,9 @@ TEST_CASE("names that fit no run or several say what there is") {
   }
   CHECK(storage::find_run("aa").error().message == "\"aa\" is not unique: aa-1, aa-2");
   CHECK(storage::find_run("bb").error().message.find("there is aa-1, aa-2") != std::string::npos);
+  fs::create_directory("other");
+  CHECK(storage::find_run("other").error().message ==
+        "no run \"other\": this folder has no events.jsonl; there is aa-1, aa-2");
 }
 
 TEST_CASE("a whole id is found without a look at all other runs") {
