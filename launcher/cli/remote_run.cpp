@@ -361,10 +361,10 @@ void RemoteRun::on_status(const Json& answer) {
   console_.status(line);
   has_begun_ = has_begun_ || shot.phase != core::RunPhase::kPlacing;
   if (console_.style().is_terminal || ++status_ticks_ % kRemoteTicksPerPlainLine != 0) return;
-  if (is_training_) return console_.narrate("sgd-launch: " + line);
+  const bool is_waiting = !has_begun_ && !table_ && !shot.reason.empty();
   // What a command says tells how it goes; why it says nothing yet is told by nobody else.
-  if (!has_begun_ && std::exchange(told_reason_, shot.reason) != shot.reason)
-    console_.narrate("sgd-launch: waiting: " + shot.reason, true);
+  const std::string told = is_waiting ? "waiting: " + shot.reason : is_training_ ? line : std::string();
+  if (!told.empty() && std::exchange(told_, told) != told) console_.narrate("sgd-launch: " + told, is_waiting);
 }
 
 void RemoteRun::on_end(const Json& outcome_json) {

@@ -154,8 +154,8 @@ class RemoteRun {
   bool is_over_ = false;    ///< The run has ended; what is left is to be printed.
   int signals_seen_ = 0;
   int status_ticks_ = 0;
-  bool has_begun_ = false;   ///< It has had a place.
-  std::string told_reason_;  ///< Why a command has none yet, as it was told.
+  bool has_begun_ = false;  ///< It has had a place.
+  std::string told_;        ///< How it goes, as it was told without a terminal.
   std::optional<int> exit_code_;
 };
 

@@ -193,11 +193,13 @@ class CommandTest(ClusterCase):
         made = set(os.listdir(os.path.dirname(self.cluster.run_dir(answers[0]["run"])))) - folders
         self.assertEqual(made, {answers[0]["run"]})
 
-    def test_a_command_that_waits_for_a_place_says_why(self):
-        client = self.cluster.run("-n", 100, "--quiet", "--", "true")
-        wait_for(lambda: "sgd-launch: waiting: 100 slots wanted" in client.said()[0], LIMIT_S, "the reason")
-        client.process.send_signal(signal.SIGINT)
-        self.assertEqual(client.wait(), 130, client.said())
+    def test_a_run_that_waits_for_a_place_says_why(self):
+        for job in (["--", "true"], [self.job(epochs=1)]):
+            with self.subTest(job=job):
+                client = self.cluster.run("-n", 100, "--quiet", *job)
+                wait_for(lambda told=client: "sgd-launch: waiting: 100 slots wanted" in told.said()[0], LIMIT_S, "the reason")
+                client.process.send_signal(signal.SIGINT)
+                self.assertEqual(client.wait(), 130, client.said())
 
     def test_interrupted(self):
         client = self.cluster.run("-n", 2, "--", "sleep", "100")
