@@ -10,6 +10,7 @@
 
 #include "common/base/time.hpp"
 #include "common/json/nlohmann.hpp"
+#include "common/json/shared.hpp"
 
 namespace sgd::job {
 
@@ -210,7 +211,7 @@ struct JobSpec {
   };
   /// Where values of "training" were given whose errors are found later: by dotted path, see kPlaced in load.cpp.
   std::map<std::string, Place> places;
-  nlohmann::json resolved;  ///< The whole job with defaults and absolute paths, as job.json keeps it.
+  SharedJson resolved;      ///< The whole job with defaults and absolute paths, as job.json keeps it.
 };
 
 /// The part of `batch_size` that one rank takes at `world_size`: floor, at least 1 by validation.

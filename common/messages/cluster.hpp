@@ -13,6 +13,7 @@
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
 #include "common/json/nlohmann.hpp"
+#include "common/json/shared.hpp"
 #include "common/messages/link.hpp"
 #include "common/messages/rank_error.hpp"
 
@@ -58,7 +59,7 @@ struct DesiredRun {
   /// led to it may be lost.
   Generation keeper_from = 0;
   std::string run_dir;       ///< Absolute.
-  nlohmann::json job;        ///< The resolved job.
+  SharedJson job;            ///< The resolved job.
   std::string owner = {};    ///< Who submitted it, by certificate where there is one.
   bool may_be_root = false;  ///< That is root itself, at the coordinator's socket, or an admin by certificate.
   std::vector<std::string> endpoints = {};  ///< With the backend tensorflow: "host:port" of each rank, for TF_CONFIG.

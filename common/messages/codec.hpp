@@ -24,6 +24,7 @@
 
 #include "common/base/result.hpp"
 #include "common/json/nlohmann.hpp"
+#include "common/json/shared.hpp"
 #include "common/json/words.hpp"
 
 namespace sgd::codec {
@@ -86,6 +87,15 @@ struct Coding {};
 template <class T>
 concept HasCoding = requires(const T& value) {
   Coding<T>::write(value);
+};
+
+template <>
+struct Coding<SharedJson> {
+  static Json write(const SharedJson& value) { return *value; }
+  static Status read(const Json& json, const std::string&, SharedJson& out) {
+    out = json;
+    return {};
+  }
 };
 
 namespace detail {

@@ -306,7 +306,7 @@ void AgentShell::start_keeper(const core::agent_command::StartKeeper& start) {
 void AgentShell::bring_files(const core::agent_command::StartKeeper& start,
                              const Result<std::optional<process::Account>>& account) {
   const auto run = core_.runs().find(start.run);
-  const bool has_files = run != core_.runs().end() && run->second.state().desired_.job.contains("files");
+  const bool has_files = run != core_.runs().end() && run->second.state().desired_.job->contains("files");
   if (!spool_ || !has_files || !account) return begin_keeper(start, account);
   bringing_.insert(start.run);
   std::optional<storage::FileOwner> owner;

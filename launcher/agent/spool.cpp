@@ -217,7 +217,7 @@ cluster::DesiredRun Spool::localize(cluster::DesiredRun desired) {
     if (const Status opened = open(run, std::nullopt); !opened) on_warning_(opened.error().message);
   const std::string remote = std::exchange(desired.run_dir, folder_of(run));
   for (std::string& path : desired.resume_from) path = moved(path, remote, desired.run_dir);
-  desired.job = shipping::with_files_below(std::move(desired.job), tree_of(run));
+  desired.job = shipping::with_files_below(desired.job, tree_of(run));
   remember(run, remote);
   return desired;
 }

@@ -41,7 +41,7 @@ core::AgentFacts local_facts(const job::JobSpec& job, const LocalPlace& place) {
   if (facts.allowed_cores.empty()) facts.allowed_cores = cores;
   facts.worker_program = worker_program();
   facts.python_folder = python_folder();
-  const nlohmann::json& command = member(job.resolved, "process");
+  const nlohmann::json& command = member(*job.resolved, "process");
   if (member(command, "cpu_bind") == "numa") facts.numa_nodes = process::by_numa_node(facts.allowed_cores);
   if (member(command, "virtual_local_rank") == true || job.per_worker.gpus > 0)
     facts.gpus = gpus_of_node(process::gpus(std::getenv("CUDA_VISIBLE_DEVICES")), place.index, place.nodes);

@@ -51,8 +51,8 @@ void RankConsole::arm_timer() {
 }
 
 std::string text_of_process(const job::JobSpec& job, const char* key, const std::string& otherwise) {
-  const auto process = job.resolved.find("process");
-  return process == job.resolved.end() ? otherwise : process->value(key, otherwise);
+  const auto process = job.resolved->find("process");
+  return process == job.resolved->end() ? otherwise : process->value(key, otherwise);
 }
 
 LineStyle line_style(const RunOptions& options, const job::JobSpec& job, const Console& console) {

@@ -65,7 +65,7 @@ int lead(NodeLauncher& launcher, FirstNode& first, const job::JobSpec& job) {
     }
     if (!noted) launcher.say("other terminals cannot reach this run: " + noted.error().message);
   };
-  const int code = run.submit({{"job", job.resolved}}, false);
+  const int code = run.submit({{"job", *job.resolved}}, false);
   listed.reset();
   first.linger();
   return code;

@@ -85,7 +85,7 @@ int tune_on_cluster(const RunOptions& options, const net::Address& coordinator,
   const core::TrialBase& base = *checked->run.base;
   RemoteRun run(options, coordinator, std::move(tls).value());
   if (is_searched) run.search_with(checked->spec, core::Secrets(process::random_seed()).next());
-  return run.submit({{"job", checked->run.job.resolved}, {"base", {{"given", base.given}, {"folder", base.folder}}}},
+  return run.submit({{"job", *checked->run.job.resolved}, {"base", {{"given", base.given}, {"folder", base.folder}}}},
                     options.detach);
 }
 

@@ -52,7 +52,7 @@ void RunService::resume_experiment(const Requester& who, const RunRow& row, cons
   audit_.add(who, "resume", {{"run", id}}, "");
   reply(Json{{"ok", true},
              {"run", id},
-             {"samples", member(member(experiment->definition().job.resolved, "tune"), "samples")}});
+             {"samples", member(member(*experiment->definition().job.resolved, "tune"), "samples")}});
 }
 
 /// What best.json of an experiment says; the trial's job is in it.

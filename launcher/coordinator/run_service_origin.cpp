@@ -27,7 +27,7 @@ nlohmann::ordered_json offsets_of(const storage::RunHistory& history) {
 /// Nothing is brought for a run that goes on: it keeps the files that it has.
 std::string misfit_of_files(const std::string& from, const job::JobSpec& job) {
   const nlohmann::json was = json::read_file(from + "/job.json");
-  if (!was.is_object() || member(was, "files") == member(job.resolved, "files")) return {};
+  if (!was.is_object() || member(was, "files") == member(*job.resolved, "files")) return {};
   return fmt::format("\"files\" of a run that goes on stay as they are: submit a new job, with \"resume_from\": \"{}\"",
                      std::filesystem::path(from).filename().string());
 }
@@ -144,7 +144,7 @@ void RunService::submit_from(Submission submission) {
         fmt::format("\"resume_from\": \"{}\" is no checkpoint's name: sgd-launch checkpoints {}", checkpoint, from)));
   note_read(submission.who, "read_checkpoint", from, former.value().owner);
   submission.job.resume_from = checkpoint.empty() ? from : from + ":" + checkpoint;
-  submission.job.resolved["resume_from"] = submission.job.resume_from;
+  submission.job.resolved.edit()["resume_from"] = submission.job.resume_from;
   start_copy(std::move(submission), from,
              [run_dir = former.value().run_dir, checkpoint](job::JobSpec& job, const std::string& runs_dir) {
                const bool is_run = checkpoint.empty();

@@ -54,7 +54,7 @@ void add_horovod(const cluster::DesiredRun& run, const RankIdentity& identity, V
 }  // namespace
 
 void add_backend(const cluster::DesiredRun& run, const RankIdentity& identity, Variables& env) {
-  const std::string backend = read_or(member(run.job, "process"), "backend", "");
+  const std::string backend = read_or(member(*run.job, "process"), "backend", "");
   if (backend == "tensorflow") add_tensorflow(run, identity, env);
   if (backend == "horovod") add_horovod(run, identity, env);
 }

@@ -237,7 +237,7 @@ void Coordinator::carry_out(TimePoint now, const TrialOrders& orders, Coordinato
     if (const auto* compared = std::get_if<trial_order::Compared>(&order)) run->second.note_compared(compared->step);
     if (const auto* exploit = std::get_if<trial_order::Exploit>(&order)) take_checkpoint(now, *exploit, out);
     if (const auto* clone = std::get_if<trial_order::Clone>(&order)) {
-      out.push_back(ChangeJob{id, clone->run.job.resolved});
+      out.push_back(ChangeJob{id, *clone->run.job.resolved});
       run->second.on_clone(clone->run.job);
     }
     note_touched(id);

@@ -187,7 +187,7 @@ void Experiment::note_best(tune::TrialId trial, CoordinatorCommands& out) {
                {"parameters", state.values},
                {"folder", run_dir_of(trial)},
                {"checkpoint", state.checkpoint.empty() ? Line(nullptr) : Line(state.checkpoint)},
-               {"job", job ? Line(job.value().resolved) : Line(nullptr)}};
+               {"job", job ? Line(*job.value().resolved) : Line(nullptr)}};
   record({{"event", "best_changed"}, {"trial", trial}, {"value", *its.best}}, out);
   out.push_back(RecordBest{definition_.id, std::move(best)});
 }
@@ -228,7 +228,7 @@ void Experiment::on_resumed(TimePoint now, std::int64_t samples, CoordinatorComm
   if (!why_not_resumed(samples).empty()) return;
   if (samples > 0) {
     definition_.base->given["tune"]["samples"] = samples;
-    definition_.job.resolved["tune"]["samples"] = samples;
+    definition_.job.resolved.edit()["tune"]["samples"] = samples;
     read_spec();
     SGD_ASSERT(is_readable());  // Of another number of samples only.
     make_list();

@@ -21,8 +21,8 @@ std::string worker_of(const nlohmann::json& job, const AgentFacts& facts) {
 
 keeper::StartForkServer fork_server_of(const cluster::DesiredRun& run, const AgentFacts& facts) {
   keeper::StartForkServer start;
-  if (run.job.contains("command")) {
-    const nlohmann::json& process = member(run.job, "process");
+  if (run.job->contains("command")) {
+    const nlohmann::json& process = member(*run.job, "process");
     const std::vector<std::string> command = command_of_rank(run.job, 0);
     start.argv = job::by_way_of(facts.python_folder + "/sgd_launch_server.py", *job::python_command(command));
     start.job = {

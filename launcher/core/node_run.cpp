@@ -143,7 +143,7 @@ bool NodeRun::fork_server_settled(AgentCommands& out) {
 }
 
 bool NodeRun::uses_fork_server() const {
-  return desired_.job.value("fork_server", true) && (is_training() || preloads(desired_.job, facts_.python_folder));
+  return desired_.job->value("fork_server", true) && (is_training() || preloads(desired_.job, facts_.python_folder));
 }
 
 void NodeRun::start_fork_server(AgentCommands& out) {
@@ -177,8 +177,8 @@ void NodeRun::on_fork_server_failed(TimePoint now, const keeper::ForkServerFaile
 }
 
 Duration NodeRun::heartbeat_setting(const char* key, Duration otherwise) const {
-  const auto heartbeat = desired_.job.find("heartbeat");
-  if (heartbeat == desired_.job.end() || !heartbeat->is_object()) return otherwise;
+  const auto heartbeat = desired_.job->find("heartbeat");
+  if (heartbeat == desired_.job->end() || !heartbeat->is_object()) return otherwise;
   return parse_duration(heartbeat->value(key, std::string())).value_or(otherwise);
 }
 
@@ -198,7 +198,7 @@ void NodeRun::spawn_all(AgentCommands& out) {
                   heartbeat_setting("stall_timeout", std::chrono::minutes(10)));
   std::vector<RankShare> shares =
       allocation_.allocate(id_, static_cast<int>(desired_.ranks.size()), need_of(desired_.job), facts_.slots);
-  bind_cores(read_or(member(desired_.job, "process"), "cpu_bind", "auto"), facts_.numa_nodes, shares);
+  bind_cores(read_or(member(*desired_.job, "process"), "cpu_bind", "auto"), facts_.numa_nodes, shares);
   for (std::size_t index = 0; index < shares.size(); ++index) {
     const cluster::RankPlace& place = desired_.ranks[index];
     RankRecord& record = ranks_[place.rank];
@@ -216,7 +216,7 @@ keeper::Spawn NodeRun::spawn_of(Rank rank, RankRecord& record) const {
   spawn.fork_server = fork_server_ == ForkServer::kReady;
   spawn.argv =
       is_training() ? std::vector{worker_of(desired_.job, facts_)} : command_of_rank(desired_.job, record.local_rank);
-  if (!is_training() && !spawn.fork_server && member(member(desired_.job, "process"), "backend") == "sgd")
+  if (!is_training() && !spawn.fork_server && member(member(*desired_.job, "process"), "backend") == "sgd")
     if (const auto python = job::python_command(spawn.argv); python && !facts_.python_folder.empty())
       spawn.argv = job::by_way_of(facts_.python_folder + "/sgd_launch_rank.py", *python, {"--backend", "sgd", "--"});
   RankIdentity identity;
@@ -235,7 +235,7 @@ keeper::Spawn NodeRun::spawn_of(Rank rank, RankRecord& record) const {
   spawn.environment = rank_environment(desired_, identity, facts_.python_folder);
   spawn.workdir = is_training() ? std::string() : workdir_of(desired_, facts_.is_shared);
   spawn.cpus = record.share.cores;
-  spawn.threads = desired_.job.at("per_worker").at("cpus").get<int>();
+  spawn.threads = desired_.job->at("per_worker").at("cpus").get<int>();
   spawn.log_path = fmt::format("{}/logs/gen-{:04d}/rank-{:04d}.log", desired_.run_dir, spawned_, rank);
   return spawn;
 }
@@ -251,9 +251,9 @@ void NodeRun::clear_group(AgentCommands& out) {
 }
 
 void NodeRun::ask_to_leave(AgentCommands& out) {
-  const auto recovery = desired_.job.find("recovery");
+  const auto recovery = desired_.job->find("recovery");
   const bool at_checkpoint =
-      recovery != desired_.job.end() && recovery->is_object() && recovery->value("scale_up", "epoch") == "checkpoint";
+      recovery != desired_.job->end() && recovery->is_object() && recovery->value("scale_up", "epoch") == "checkpoint";
   for (auto& [rank, record] : ranks_) {
     if (record.asked_to_leave || !record.assigned) continue;
     record.asked_to_leave = true;

@@ -154,7 +154,7 @@ class NodeRun : private NodeRunState, private NodeRunHome {
     return keeper_ == Keeper::kUp && group_ == Group::kAlive && generation == spawned_ && uid == spawned_uid_;
   }
   [[nodiscard]] Duration heartbeat_setting(const char* key, Duration otherwise) const;
-  [[nodiscard]] bool is_training() const { return desired_.job.contains("training"); }
+  [[nodiscard]] bool is_training() const { return desired_.job->contains("training"); }
   [[nodiscard]] RankRecord* find(Rank rank);
 };
 static_assert(sizeof(NodeRun) == sizeof(NodeRunState) + sizeof(NodeRunHome),

@@ -208,7 +208,7 @@ void NodeRun::assign(Rank rank, RankRecord& record, AgentCommands& out) {
   assignment.bind_address = facts_.address;
   assignment.run_dir = desired_.run_dir;
   assignment.resume_from = desired_.resume_from;
-  assignment.cpus = desired_.job.at("per_worker").at("cpus").get<int>();
+  assignment.cpus = desired_.job->at("per_worker").at("cpus").get<int>();
   assignment.config = desired_.job;
   if (assignment.config.contains("command")) {  // Its arguments and variables it has, and they may be long.
     assignment.config.erase("command");

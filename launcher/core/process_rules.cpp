@@ -34,7 +34,7 @@ int stream_code(const std::string& codes, int local_rank) {
 }
 
 std::string attempt_folder(const cluster::DesiredRun& run) {
-  const nlohmann::json& process = member(run.job, "process");
+  const nlohmann::json& process = member(*run.job, "process");
   const std::string base = read_or(process, "log_dir", "");
   if (base.empty() || base == "/dev/null") return {};
   const std::string node = run.node_rank == 0 ? "" : fmt::format("_{}", run.node_rank);
@@ -43,7 +43,7 @@ std::string attempt_folder(const cluster::DesiredRun& run) {
 }
 
 void apply_process_rules(const cluster::DesiredRun& run, int local_rank, keeper::Spawn& spawn) {
-  const nlohmann::json& process = member(run.job, "process");
+  const nlohmann::json& process = member(*run.job, "process");
   const std::string terminal = read_or(process, "terminal", "none");
   spawn.has_input = spawn.rank == 0 && terminal != "none";
   spawn.has_terminal = terminal == "all";

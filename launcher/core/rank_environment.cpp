@@ -16,11 +16,11 @@ std::string text(std::int64_t number) {
 }
 
 const nlohmann::json& process_of(const cluster::DesiredRun& run) {
-  return member(run.job, "process");
+  return member(*run.job, "process");
 }
 
 bool is_command(const cluster::DesiredRun& run) {
-  return run.job.contains("command");
+  return run.job->contains("command");
 }
 
 /// torchrun's own words where nothing else is asked for: it passes no SIGUSR1 on by itself.
@@ -47,7 +47,7 @@ void add_local_rank(const cluster::DesiredRun& run, const RankIdentity& identity
 /// https://docs.pytorch.org/docs/stable/elastic/run.html, "Environment Variables".
 void add_torchrun(const cluster::DesiredRun& run, const RankIdentity& identity, Variables& env) {
   const nlohmann::json& process = process_of(run);
-  const auto max_failures = run.job.at("recovery").at("max_failures");
+  const auto max_failures = run.job->at("recovery").at("max_failures");
   const std::string master = read_or(process, "master_addr", run.master_address);
   env["RANK"] = env["ROLE_RANK"] = text(identity.rank);
   env["WORLD_SIZE"] = env["ROLE_WORLD_SIZE"] = text(run.world_size);
@@ -71,12 +71,12 @@ void add_torchrun(const cluster::DesiredRun& run, const RankIdentity& identity, 
 keeper::Environment common_environment(const cluster::DesiredRun& run, int local_world_size,
                                        const std::string& python_folder) {
   keeper::Environment environment;
-  const nlohmann::json& own = member(run.job, "env");
+  const nlohmann::json& own = member(*run.job, "env");
   if (own.is_object()) environment.set = own.get<Variables>();
   if (!is_command(run)) return environment;
   environment.defaults = {
       {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}, {"PYTHONUNBUFFERED", "1"}, {"PYTHONFAULTHANDLER", "1"}};
-  const int cpus = run.job.at("per_worker").at("cpus").get<int>();
+  const int cpus = run.job->at("per_worker").at("cpus").get<int>();
   // Ranks that share a machine would each start as many threads as it has cores.
   if (local_world_size > 1 || cpus > 1) environment.defaults["OMP_NUM_THREADS"] = text(cpus);
   for (const auto& [name, value] : environment.set) environment.defaults.erase(name);
@@ -114,7 +114,7 @@ std::vector<std::string> command_of_rank(const nlohmann::json& job, int local_ra
 }
 
 std::string workdir_of(const cluster::DesiredRun& run, bool has_own_folder) {
-  return read_or(run.job, "workdir", has_own_folder && is_command(run) ? run.run_dir : std::string());
+  return read_or(*run.job, "workdir", has_own_folder && is_command(run) ? run.run_dir : std::string());
 }
 
 }  // namespace sgd::core

@@ -20,10 +20,11 @@ using Event = nlohmann::ordered_json;
 
 namespace {
 
-/// How many each has.
+/// How many each has. Each node stands there once: to look for its name among ten thousand others is not needed.
 Event workers_per_node(const Placement& placement) {
-  Event nodes = Event::object();
-  for (const NodePlace& place : placement.nodes) nodes[place.node] = place.ranks.size();
+  Event::object_t nodes;
+  nodes.reserve(placement.nodes.size());
+  for (const NodePlace& place : placement.nodes) nodes.emplace_back(place.node, place.ranks.size());
   return nodes;
 }
 
@@ -162,11 +163,17 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
 void RunMachine::note_resize(TimePoint now, const Placement& before, Leave left, CoordinatorCommands& out) {
   const bool is_resized = before.world_size != 0 && before.world_size != placement_.world_size;
   if (is_resized || left == Leave::kAtBoundary) grow_at_ = now + definition_.job.recovery.cooldown;
-  const Event from = workers_per_node(before);
-  const Event to = workers_per_node(placement_);
-  if (!is_resized && left != Leave::kNo && from != to)
-    record({{"event", "moved"}, {"generation", generation_}, {"from", from}, {"to", to}, {"reason", resize_reason_}},
-           out);
+  if (!is_resized && left != Leave::kNo) {
+    Event from = workers_per_node(before);
+    Event to = workers_per_node(placement_);
+    if (from != to)
+      record({{"event", "moved"},
+              {"generation", generation_},
+              {"from", std::move(from)},
+              {"to", std::move(to)},
+              {"reason", resize_reason_}},
+             out);
+  }
   if (!is_resized) return;
   record({{"event", "resized"},
           {"generation", generation_},
@@ -257,7 +264,7 @@ void RunMachine::on_node_back(TimePoint now, const NodeId& node, const cluster::
     gone.uid = held.generation > desired_generation_ ? 0 : desired_uid_;
     gone.want = cluster::Want::kGone;
     gone.run_dir = definition_.run_dir;
-    gone.job = finished() ? nlohmann::json::object() : definition_.job.resolved;
+    gone.job = finished() ? SharedJson(nlohmann::json::object()) : definition_.job.resolved;
     out.push_back(SendToAgent{node, std::move(gone)});
     return;
   }

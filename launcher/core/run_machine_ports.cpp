@@ -45,7 +45,7 @@ std::vector<std::string> RunMachine::endpoints() const {
 void RunMachine::add_backend(cluster::DesiredRun& desired) const {
   if (is_training() || !has_ports()) return;
   if (has_port_of_each(definition_.job.resolved)) desired.endpoints = endpoints();
-  if (member(member(definition_.job.resolved, "process"), "backend") != "horovod") return;
+  if (member(member(*definition_.job.resolved, "process"), "backend") != "horovod") return;
   desired.ranks_by_node.resize(nodes_.size());
   for (const auto& [node, record] : nodes_)
     desired.ranks_by_node[static_cast<std::size_t>(record.node_rank)] = static_cast<int>(record.ranks.size());

@@ -37,7 +37,7 @@ std::string fit_to_job(const job::JobSpec& job, RunHistory& history) {
         "new run of its job",
         job.resume_from);
   if (!refusal.empty() || !job.training || history.past.checkpoints.empty()) return refusal;
-  const nlohmann::json after = {{"training", job.resolved.at("training")}, {"cpus", job.per_worker.cpus}};
+  const nlohmann::json after = {{"training", job.resolved->at("training")}, {"cpus", job.per_worker.cpus}};
   history.past.is_same_job = checkpoint::is_same_arithmetic(history.made_by, after);
   return checkpoint::order_conflict(history.place, history.made_by, after);
 }

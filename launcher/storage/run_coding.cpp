@@ -179,14 +179,14 @@ Status first_error(std::initializer_list<Status> statuses) {
 
 Json to_json(const core::RunDefinition& run) {
   Json json = {{"id", run.id},
-               {"job", run.job.resolved},
+               {"job", *run.job.resolved},
                {"run_dir", run.run_dir},
                {"placement_timeout_ns", run.placement_timeout.count()},
                {"priority", run.priority},
                {"owner", run.owner},
                {"may_be_root", run.may_be_root},
                {"request_id", run.request_id}};
-  if (run.job.resolved.is_null()) json["little"] = little_of(run.job);
+  if (run.job.resolved->is_null()) json["little"] = little_of(run.job);
   if (run.parent) json["parent"] = *run.parent;
   if (run.past) json["past"] = to_json(*run.past);
   if (run.base) json["base"] = {{"given", run.base->given}, {"folder", run.base->folder}};

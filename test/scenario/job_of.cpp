@@ -63,9 +63,9 @@ core::RunDefinition job_of(const Words& words) {
   if (!job.training) job.command = {"prog", "arg"};
   job.resolved = resolved(job);
   if (const std::string time = words.value("shutdown", ""); !time.empty())
-    job.resolved["process"] = {{"shutdown_timeout", time}, {"signals", {"SIGINT", "SIGTERM"}}};
+    job.resolved.edit()["process"] = {{"shutdown_timeout", time}, {"signals", {"SIGINT", "SIGTERM"}}};
   if (const std::string backend = words.value("backend", ""); !backend.empty())
-    job.resolved["process"]["backend"] = backend;
+    job.resolved.edit()["process"]["backend"] = backend;
   return run;
 }
 

@@ -133,7 +133,7 @@ std::optional<std::string> Cluster::words_of(const core::CoordinatorCommand& com
     return finished->run + " " + core::to_json(outcome).dump();
   }
   if (const auto* trial = std::get_if<BeginTrial>(&command))
-    return trial->run.id + " " + trial->run.job.resolved.dump();
+    return trial->run.id + " " + trial->run.job.resolved->dump();
   if (const auto* changed = std::get_if<ChangeJob>(&command)) return changed->run + " " + changed->job.dump();
   return std::nullopt;
 }

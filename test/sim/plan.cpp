@@ -307,9 +307,9 @@ void draw_gpus(Plan& plan) {
     job.min_workers = std::min(job.min_workers, chance.with(0.7) ? 1 : job.num_workers);
     job.recovery.exclude_after = chance.between(0, 3);
     if (chance.with(0.7)) job.recovery.max_failures = job::kUnlimited;
-    job.resolved["per_worker"]["gpus"] = 1;
-    job.resolved["process"]["gpu_visibility"] = "own";
-    job.resolved["recovery"]["max_failures"] = job.recovery.max_failures;
+    job.resolved.edit()["per_worker"]["gpus"] = 1;
+    job.resolved.edit()["process"]["gpu_visibility"] = "own";
+    job.resolved.edit()["recovery"]["max_failures"] = job.recovery.max_failures;
   }
 }
 

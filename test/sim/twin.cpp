@@ -100,13 +100,13 @@ struct Words {
     return fmt::format("send {} {}", fmt::join(one.nodes, " "), cluster::encode(one.message));
   }
   std::string operator()(const core::coordinator_command::BeginTrial& one) const {
-    return fmt::format("begin {} {}", one.run.id, one.run.job.resolved.dump());
+    return fmt::format("begin {} {}", one.run.id, one.run.job.resolved->dump());
   }
   std::string operator()(const core::coordinator_command::TakeCheckpoint& one) const {
     return fmt::format("take {} {} {}", one.run, one.from, one.to);
   }
   std::string operator()(const core::coordinator_command::ChangeJob& one) const {
-    return fmt::format("job {} {}", one.run, one.job.dump());
+    return fmt::format("job {} {}", one.run, one.job->dump());
   }
   std::string operator()(const core::coordinator_command::RecordBest& one) const {
     return fmt::format("best {} {}", one.run, one.best.dump());

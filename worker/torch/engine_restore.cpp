@@ -117,7 +117,7 @@ void Engine::compare_weights() {
 }
 
 nlohmann::json Engine::made_by() const {
-  nlohmann::json made = {{"training", setup_.job.resolved.value("training", nlohmann::json::object())},
+  nlohmann::json made = {{"training", setup_.job.resolved->value("training", nlohmann::json::object())},
                          {"cpus", setup_.assignment.cpus}};
   if (setup_.dataset == nullptr) return made;
   for (const auto& [name, split] : {std::pair("train", Split::kTrain), std::pair("validation", Split::kValidation)})

@@ -20,7 +20,7 @@ constexpr const char* kEnd = "the end of the function";
 FunctionRun::FunctionRun(const EngineSetup& setup, const TrainingFunction& function)
     : setup_(setup),
       function_(function),
-      training_(setup.job.resolved.value("training", nlohmann::json::object())),
+      training_(setup.job.resolved->value("training", nlohmann::json::object())),
       engine_(setup, *this) {
   engine_.set_may_save(false);
 }

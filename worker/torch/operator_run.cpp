@@ -14,7 +14,7 @@ OperatorRun::OperatorRun(const EngineSetup& setup, TrainingOperator& training_op
       job_(*setup.job.training),
       validates_only_(setup.job.training->validate_only),
       config_(setup.job.training->training_operator),
-      training_(setup.job.resolved.value("training", nlohmann::json::object())),
+      training_(setup.job.resolved->value("training", nlohmann::json::object())),
       engine_(setup, *this) {
   operator_.attach(*this);
   operator_.setup(engine_.record());

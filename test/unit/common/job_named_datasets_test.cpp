@@ -42,7 +42,7 @@ TEST_CASE("job: data sets by name have defaults and absolute paths, and need the
   CHECK(training.datasets.at("validation")["train"] == nlohmann::json({folder.path("b.csv")}));
   CHECK(training.datasets.at("more")["classes"] == 10);
   CHECK(job::load_resolved(loaded.job->resolved).job->training->datasets == training.datasets);
-  CHECK(loaded.job->resolved["training"]["datasets"]["train"].contains("validation") == false);
+  CHECK((*loaded.job->resolved)["training"]["datasets"]["train"].contains("validation") == false);
 }
 
 TEST_CASE("job: mistakes in data sets by name stand at their keys") {

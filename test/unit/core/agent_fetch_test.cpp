@@ -30,7 +30,7 @@ class FetchingNode {
     desired.world_size = ranks;
     desired.run_dir = "/runs/run";
     desired.resume_from = {place(20), place(10)};
-    desired.job = {{"per_worker", {{"cpus", 1}}},
+    desired.job = nlohmann::json{{"per_worker", {{"cpus", 1}}},
                    {"heartbeat", {{"timeout", "5s"}, {"stall_timeout", "10s"}}},
                    {"recovery", {{"max_failures", 0}}},
                    {"training", {{"seed", 1}}}};

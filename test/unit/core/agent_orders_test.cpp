@@ -23,7 +23,7 @@ cluster::DesiredRun wish(cluster::Want want, Generation generation, GenerationUi
   desired.want = want;
   if (want == cluster::Want::kRun) desired.ranks = {{0, 0}};
   desired.world_size = 1;
-  desired.job = {{"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}, {"command", {"true"}}};
+  desired.job = nlohmann::json{{"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}, {"command", {"true"}}};
   return desired;
 }
 

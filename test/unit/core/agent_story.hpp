@@ -131,7 +131,7 @@ class Story {
     desired.world_size = 2;
     desired.stop_grace_s = 3;
     desired.run_dir = "/runs/" + run;
-    desired.job = {{"per_worker", {{"cpus", 1}}},
+    desired.job = nlohmann::json{{"per_worker", {{"cpus", 1}}},
                    {"heartbeat", {{"timeout", "2s"}, {"stall_timeout", "6s"}}},
                    {"recovery", {{"max_failures", 3}}}};
     if (run == "training") desired.job["training"] = {{"seed", 1}};

@@ -53,7 +53,7 @@ class Node {
     desired.want = cluster::Want::kRun;
     desired.ranks = {{0, 0}};
     desired.world_size = 1;
-    desired.job = {{"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}, {"command", {"true"}}};
+    desired.job = nlohmann::json{{"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}, {"command", {"true"}}};
     on(agent_event::FromCoordinator{desired});
     on(agent_event::KeeperStarted{run});
     on(agent_event::FromKeeper{run, keeper::Spawned{1, 0, 100}});

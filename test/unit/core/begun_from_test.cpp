@@ -19,7 +19,7 @@ struct BegunBench : CoordinatorBench {
     run.job.training.emplace();
     run.job.resume_from = "/other";
     run.job.recovery.max_failures = 3;
-    run.job.resolved = {{"training", nlohmann::json::object()}};
+    run.job.resolved = nlohmann::json{{"training", nlohmann::json::object()}};
     run.past.emplace();
     run.past->checkpoints = {kOrigin};
     run.past->epochs = 2;

@@ -136,7 +136,7 @@ TEST_CASE("a node that nobody has told of its ranks yet has none to wait for, wh
   run.run_dir = "/run";
   run.job.num_workers = 2;
   run.job.command = {"true"};
-  run.job.resolved = {{"command", {"true"}}};
+  run.job.resolved = nlohmann::json{{"command", {"true"}}};
   bench.on(core::coordinator_event::Submitted{std::move(run)});
   REQUIRE_FALSE(bench.wanted("b", "run"));  // A port is being looked for, on a.
   REQUIRE(bench.row("b").used == 1);

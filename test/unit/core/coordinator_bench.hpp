@@ -34,7 +34,7 @@ class CoordinatorBench {
     run.run_dir = "/" + id;
     run.job.num_workers = workers;
     run.job.training.emplace();
-    run.job.resolved = {{"training", nlohmann::json::object()}};
+    run.job.resolved = nlohmann::json{{"training", nlohmann::json::object()}};
     on(core::coordinator_event::Submitted{std::move(run)});
   }
   void fact(const NodeId& node, const RunId& run, std::int64_t sequence, cluster::FactBody body,

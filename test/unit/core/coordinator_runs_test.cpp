@@ -109,7 +109,7 @@ TEST_CASE("of a run that has finished little is kept, and all of it was told") {
   CHECK(bench.outcome()->results.at(1).get<std::string>().size() == 9000);
   CHECK(bench.outcome()->metrics.at("train").size() > 1);
   const core::RunState& kept = state("a");
-  CHECK(kept.definition_.job.resolved.is_null());
+  CHECK(kept.definition_.job.resolved->is_null());
   CHECK(kept.nodes_.empty());
   CHECK(kept.ranks_.empty());
   CHECK(kept.outcome_.results.is_null());

@@ -18,7 +18,7 @@ void start_small(ExperimentBench& bench) {
   run.job.min_workers = 1;
   run.job.elastic_start = true;
   run.job.training.emplace();
-  run.job.resolved = {{"training", nlohmann::json::object()}};
+  run.job.resolved = nlohmann::json{{"training", nlohmann::json::object()}};
   bench.on(coordinator_event::Submitted{std::move(run)});
   bench.fact("w", "small", 1, cluster::WorkerStarted{0, 1});
   bench.fact("w", "small", 2, cluster::WorkerReady{0, {}});

@@ -49,7 +49,7 @@ core::RunDefinition run_of(const RunId& id, int workers, int exclude_after) {
   run.job.recovery.exclude_after = exclude_after;
   run.job.recovery.backoff.attempts = 2;
   run.job.training.emplace();
-  run.job.resolved = {{"training", nlohmann::json::object()}};
+  run.job.resolved = nlohmann::json{{"training", nlohmann::json::object()}};
   return run;
 }
 
@@ -344,7 +344,7 @@ class OneRank {
     desired.ranks = {{0, 0}};
     desired.world_size = 1;
     desired.left_out_gpus = left_out;
-    desired.job = {{"per_worker", {{"cpus", 1}, {"gpus", 1}}}, {"fork_server", false}, {"training", {{"epochs", 1}}}};
+    desired.job = nlohmann::json{{"per_worker", {{"cpus", 1}, {"gpus", 1}}}, {"fork_server", false}, {"training", {{"epochs", 1}}}};
     on(core::agent_event::FromCoordinator{desired});
     on(core::agent_event::KeeperStarted{"run", "link"});
     on(core::agent_event::FromKeeper{"run", keeper::Spawned{generation, 0, 100}});

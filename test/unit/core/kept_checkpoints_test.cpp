@@ -52,7 +52,7 @@ struct KeepingBench : CoordinatorBench {
     run.run_dir = "/run";
     run.job = std::move(job);
     run.job.checkpoint = keeping(1, 1);
-    run.job.resolved = {{"training", nlohmann::json::object()}};
+    run.job.resolved = nlohmann::json{{"training", nlohmann::json::object()}};
     generation = past ? past->generation + 1 : 1;
     run.past = std::move(past);
     on(coordinator_event::Submitted{std::move(run)});

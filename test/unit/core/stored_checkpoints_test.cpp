@@ -25,7 +25,7 @@ struct TravelBench : CoordinatorBench {
     run.run_dir = "/run";
     run.job.training.emplace();
     run.job.checkpoint.keep = 1;
-    run.job.resolved = {{"training", nlohmann::json::object()}};
+    run.job.resolved = nlohmann::json{{"training", nlohmann::json::object()}};
     on(coordinator_event::Submitted{std::move(run)});
     say("a", cluster::WorkerStarted{0, 100});
     say("a", cluster::WorkerReady{0, {}});

@@ -24,7 +24,7 @@ std::vector<core::AgentEvent> one_of_each() {
   cluster::DesiredRun desired;
   desired.run = "run";
   desired.generation = 3;
-  desired.job = {{"name", "x"}};
+  desired.job = nlohmann::json{{"name", "x"}};
   keeper::Exited exited;
   exited.tail = {"bad \xff byte", "last"};
   return {event::Connected{},

@@ -56,7 +56,7 @@ TEST_CASE("agent shell: a run that is begun again while it is forgotten keeps wh
   desired.run_dir = folder.path("r");
   desired.world_size = 1;
   desired.ranks = {{0, 0}};
-  desired.job = {{"command", {"true"}}, {"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}};
+  desired.job = nlohmann::json{{"command", {"true"}}, {"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}};
   link.coordinator->send(cluster::ToAgent(desired));
   for (const TimePoint deadline = process::monotonic_now() + 20s;
        facts.size() < 2 && process::monotonic_now() < deadline;)

@@ -298,7 +298,7 @@ TEMPLATE_TEST_CASE("connection: a peer that does not read is given up at the lim
   const test::RawPeer peer = at.knock(own_hello() + state());
   REQUIRE(at.run_until([&] { return at.links.size() == 1; }));
   cluster::DesiredRun desired;
-  desired.job = {{"text", std::string(900'000, 'x')}};
+  desired.job = nlohmann::json{{"text", std::string(900'000, 'x')}};
   for (int number = 0; number < 40 && at.closed.empty(); ++number) {
     at.links.front()->send(desired);
     at.io.poll();

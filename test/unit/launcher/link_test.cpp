@@ -142,7 +142,7 @@ TEMPLATE_TEST_CASE("link: messages arrive whole and in order, both ways", "[net]
   constexpr std::int64_t kCount = 2000;
   cluster::DesiredRun desired;
   desired.run = "run1";
-  desired.job = {{"text", std::string(10'000, 'x')}};
+  desired.job = nlohmann::json{{"text", std::string(10'000, 'x')}};
   for (std::int64_t number = 1; number <= kCount; ++number) {
     pair.agent->send(fact(number));
     desired.generation = number;

@@ -62,11 +62,11 @@ class RunsOfANode {
     desired.world_size = 2;
     desired.run_dir = "/runs/" + run;
     desired.resume_from = {"/runs/" + run + "/checkpoints/step-000000000010-gen-0001"};
-    desired.job = {{"per_worker", {{"cpus", 1}}},
+    desired.job = nlohmann::json{{"per_worker", {{"cpus", 1}}},
                    {"heartbeat", {{"timeout", "5s"}, {"stall_timeout", "10s"}}},
                    {"recovery", {{"max_failures", 0}}}};
-    if (is_training) desired.job["training"] = {{"seed", 1}};
-    if (!is_training) desired.job["command"] = {"true"};
+    if (is_training) desired.job.edit()["training"] = {{"seed", 1}};
+    if (!is_training) desired.job.edit()["command"] = {"true"};
     return desired;
   }
 

@@ -181,7 +181,7 @@ TEST_CASE("state codec: of a run that has finished comes back the little that is
   CHECK(kept.job.name == run.job.name);
   CHECK(kept.job.num_workers == 3);
   CHECK(kept.job.training->epochs == run.job.training->epochs);
-  CHECK(kept.job.resolved.is_null());
+  CHECK(kept.job.resolved->is_null());
   const auto again = storage::encode_state(back.value());
   REQUIRE(again.size() == rows.size());
   for (std::size_t row = 0; row < rows.size(); ++row) CHECK(again[row].text == rows[row].text);

@@ -107,7 +107,7 @@ std::deque<cluster::FactBody> ScriptedAgent::script_of(const cluster::DesiredRun
   const Script script = script_of_(desired.run);
   std::vector<std::deque<cluster::FactBody>> ranks;
   for (const cluster::RankPlace& place : desired.ranks)
-    ranks.push_back(rank_script(place.rank, desired.generation, desired.job.contains("training"), script));
+    ranks.push_back(rank_script(place.rank, desired.generation, desired.job->contains("training"), script));
   std::deque<cluster::FactBody> all;
   for (std::size_t index = 0;
        std::any_of(ranks.begin(), ranks.end(), [&](const auto& rank) { return index < rank.size(); }); ++index)
