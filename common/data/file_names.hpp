@@ -18,29 +18,29 @@ class FileNames {
   void enter(std::string folder) { folders_.push_back(std::move(folder)); }
   void add(std::string_view name) {
     SGD_ASSERT(!folders_.empty());
-    places_.push_back({names_.size(), static_cast<std::uint32_t>(folders_.size() - 1)});
+    entries_.push_back({names_.size(), static_cast<std::uint32_t>(folders_.size() - 1)});
     names_ += name;
   }
 
-  [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(places_.size()); }
+  [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(entries_.size()); }
   [[nodiscard]] std::string path(std::int64_t index) const {
     SGD_ASSERT(index >= 0 && index < count());
     const auto at = static_cast<std::size_t>(index);
-    const std::size_t end = at + 1 < places_.size() ? places_[at + 1].name : names_.size();
-    std::string path = folders_[places_[at].folder];
+    const std::size_t end = at + 1 < entries_.size() ? entries_[at + 1].name : names_.size();
+    std::string path = folders_[entries_[at].folder];
     path += '/';
-    path.append(names_, places_[at].name, end - places_[at].name);
+    path.append(names_, entries_[at].name, end - entries_[at].name);
     return path;
   }
 
  private:
-  struct Place {
+  struct Entry {
     std::uint64_t name;  ///< Where it begins; it ends where the next begins.
     std::uint32_t folder;
   };
   std::vector<std::string> folders_;
   std::string names_;
-  std::vector<Place> places_;
+  std::vector<Entry> entries_;
 };
 
 }  // namespace sgd::data

@@ -27,19 +27,19 @@ std::optional<SampleSizes> sample_sizes(const Training& training) {
   return facts ? facts.value().sample : std::nullopt;
 }
 
-void check_idx(const Training& training, const Say& say) {
+void check_idx(const Training& training, const Say& report) {
   const std::string path = training.dataset["path"];
   for (const char* split : {"train", "validation"}) {
     const Result<SplitFacts> facts = look_at_split(training.dataset, split);
     if (facts.ok()) continue;
-    say("training.dataset.path", facts.error().message);
+    report("training.dataset.path", facts.error().message);
     std::error_code error;
     if (!std::filesystem::is_directory(path, error)) return;  // One missing folder is one error.
   }
   const auto sample = sample_sizes(training);
   if (!sample) return;
   const auto misfit = model_misfit(training.model, *sample, true);
-  if (misfit) say(misfit->path, misfit->message);
+  if (misfit) report(misfit->path, misfit->message);
 }
 
 std::string in_words(const SampleSizes& sample) {
@@ -47,35 +47,35 @@ std::string in_words(const SampleSizes& sample) {
 }
 
 /// Where folders name the classes: both splits have the same, and the model an output for each.
-void check_classes(const Training& training, const SplitFacts& train, const SplitFacts& validation, const Say& say) {
+void check_classes(const Training& training, const SplitFacts& train, const SplitFacts& validation, const Say& report) {
   const std::string difference = data::class_difference(train.classes, validation.classes);
-  if (!difference.empty()) say("training.dataset.validation", difference);
+  if (!difference.empty()) report("training.dataset.validation", difference);
   const auto classes = static_cast<std::int64_t>(train.classes.size());
   const std::int64_t outputs = read_or(training.model, "outputs", classes);
   if (classes > outputs)
-    say("training.model.outputs",
-        fmt::format("the model gives {} outputs, and the data set has {} classes: set training.model.outputs={}",
-                    outputs, classes, classes));
+    report("training.model.outputs",
+           fmt::format("the model gives {} outputs, and the data set has {} classes: set training.model.outputs={}",
+                       outputs, classes, classes));
 }
 
-void check_files(const Training& training, const Say& say) {
+void check_files(const Training& training, const Say& report) {
   const Result<SplitFacts> train = look_at_split(training.dataset, "train");
-  if (!train) say("training.dataset.train", train.error().message);
+  if (!train) report("training.dataset.train", train.error().message);
   const Result<SplitFacts> validation =
       look_at_split(training.dataset, "validation", train ? train.value().columns : std::vector<std::string>{});
-  if (!validation) say("training.dataset.validation", validation.error().message);
+  if (!validation) report("training.dataset.validation", validation.error().message);
   if (!train || !validation || !train.value().sample) return;
   const SampleSizes& sample = *train.value().sample;
   if (validation.value().sample != sample || validation.value().target_numbers != train.value().target_numbers)
-    return say("training.dataset.validation",
-               fmt::format("samples to validate on have shape {} and targets of {}, those to train on shape {} and "
-                           "targets of {}",
-                           in_words(*validation.value().sample), validation.value().target_numbers, in_words(sample),
-                           train.value().target_numbers));
+    return report("training.dataset.validation",
+                  fmt::format("samples to validate on have shape {} and targets of {}, those to train on shape {} and "
+                              "targets of {}",
+                              in_words(*validation.value().sample), validation.value().target_numbers, in_words(sample),
+                              train.value().target_numbers));
   const auto misfit =
       model_misfit(training.model, sample, learns_classes(training.dataset), train.value().target_numbers);
-  if (misfit) say(misfit->path, misfit->message);
-  check_classes(training, train.value(), validation.value(), say);
+  if (misfit) report(misfit->path, misfit->message);
+  check_classes(training, train.value(), validation.value(), report);
 }
 
 /// What is wrong with one of several data sets beside the one that is trained on; empty: nothing.
@@ -88,7 +88,7 @@ std::string difference_of(const SplitFacts& other, const SplitFacts& train) {
 }
 
 /// Each by the part of it that is used. What is trained on comes before what is validated on, by the names.
-void check_named(const Training& training, const Say& say) {
+void check_named(const Training& training, const Say& report) {
   std::optional<SplitFacts> train;
   std::map<std::string, SplitFacts> others;
   for (const auto& [name, dataset] : training.datasets) {
@@ -97,7 +97,7 @@ void check_named(const Training& training, const Say& say) {
     Result<SplitFacts> facts =
         look_at_split(dataset, part_used(name), is_like_train ? train->columns : std::vector<std::string>{});
     if (!facts)
-      say("training.datasets." + name, facts.error().message);
+      report("training.datasets." + name, facts.error().message);
     else if (name == kTrainSet)
       train = std::move(facts).value();
     else
@@ -107,42 +107,42 @@ void check_named(const Training& training, const Say& say) {
   const auto validation = others.find(kValidationSet);
   if (validation != others.end()) {
     if (const std::string difference = difference_of(validation->second, *train); !difference.empty())
-      say("training.datasets.validation", "\"training.datasets.validation\": " + difference);
+      report("training.datasets.validation", "\"training.datasets.validation\": " + difference);
   }
   if (!train->sample) return;
   const auto misfit =
       model_misfit(training.model, *train->sample, learns_classes(training.dataset), train->target_numbers);
-  if (misfit) say(misfit->path, misfit->message);
+  if (misfit) report(misfit->path, misfit->message);
 }
 
 /// Files that the model is read from.
-void check_model_files(const Training& training, const Say& say) {
+void check_model_files(const Training& training, const Say& report) {
   const nlohmann::json& weights = member(training.model, "weights");
   const std::string weights_file = weights.is_string() ? weights.get<std::string>() : read_or(weights, "file", "");
   const bool is_script = read_or(training.model, "type", "") == "torchscript";
   const std::string script = is_script ? read_or(training.model, "file", "") : "";
   std::error_code error;
   if (!weights_file.empty() && !std::filesystem::is_regular_file(weights_file, error))
-    say("training.model.weights", fmt::format("the weights file {} does not exist", weights_file));
+    report("training.model.weights", fmt::format("the weights file {} does not exist", weights_file));
   if (!script.empty() && !std::filesystem::is_regular_file(script, error))
-    say("training.model.file", fmt::format("the TorchScript file {} does not exist", script));
+    report("training.model.file", fmt::format("the TorchScript file {} does not exist", script));
 }
 
 }  // namespace
 
 void check_data(const JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
   if (!job.training || (job.training->dataset.is_null() && job.training->datasets.empty())) return;
-  const Say say = [&](const std::string& key, const std::string& message) {
-    const auto found = job.places.find(key);
-    const JobSpec::Place place = found == job.places.end() ? JobSpec::Place{} : found->second;
-    diagnostics.error(place.source.empty() ? source : place.source, place.line, place.column, message);
+  const Say report = [&](const std::string& key, const std::string& message) {
+    const auto found = job.locations.find(key);
+    const JobSpec::Location location = found == job.locations.end() ? JobSpec::Location{} : found->second;
+    diagnostics.error(location.source.empty() ? source : location.source, location.line, location.column, message);
   };
-  check_model_files(*job.training, say);
-  if (!job.training->datasets.empty()) return check_named(*job.training, say);
+  check_model_files(*job.training, report);
+  if (!job.training->datasets.empty()) return check_named(*job.training, report);
   if (!is_built_in_dataset(job.training->dataset)) return;
   const auto& type = job.training->dataset["type"];
-  if (type == "idx") return check_idx(*job.training, say);
-  if (type != "linear" && type != "synthetic") check_files(*job.training, say);
+  if (type == "idx") return check_idx(*job.training, report);
+  if (type != "linear" && type != "synthetic") check_files(*job.training, report);
 }
 
 void check_memory_need(const JobSpec& job, const std::string& source, std::int64_t memory_bytes,
@@ -153,10 +153,10 @@ void check_memory_need(const JobSpec& job, const std::string& source, std::int64
   constexpr double kSayable = 9e18;  // Bytes that have words.
   const double needed = std::min(bytes_needed(job, *sample), kSayable);
   if (needed <= static_cast<double>(memory_bytes)) return;
-  const auto found = job.places.find("training.model.hidden");
-  const JobSpec::Place place = found == job.places.end() ? JobSpec::Place{} : found->second;
+  const auto found = job.locations.find("training.model.hidden");
+  const JobSpec::Location location = found == job.locations.end() ? JobSpec::Location{} : found->second;
   diagnostics.error(
-      place.source.empty() ? source : place.source, place.line, place.column,
+      location.source.empty() ? source : location.source, location.line, location.column,
       fmt::format("the model has {:.3g} million parameters: {} worker{} need{} at least {} of memory, and this machine "
                   "has {}",
                   parameter_count(job.training->model, *sample) / 1e6, job.num_workers, job.num_workers == 1 ? "" : "s",

@@ -11,8 +11,8 @@ namespace sgd::job {
 void check_for_cluster(LoadResult& loaded) {
   if (!loaded.job) return;
   const auto refuse = [&loaded](const std::string& path, const std::string& why) {
-    const Spot spot = find_spot(loaded.given.place, loaded.source, path);
-    loaded.diagnostics.error(spot.source, spot.value.line, spot.value.column,
+    const SourceLocation location = find_location(loaded.given.source_map, loaded.source, path);
+    loaded.diagnostics.error(location.source, location.value.line, location.value.column,
                              fmt::format("{} {}", json::quote(path), why));
   };
   if (loaded.job->resume_from.find('/') != std::string::npos)

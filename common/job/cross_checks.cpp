@@ -335,14 +335,14 @@ void check_callbacks(const Sound& sound, Reporter& report) {
 
 }  // namespace
 
-Spot find_spot(const json::Place& root, const std::string& source, const std::string& path) {
-  const json::Place* place = &root;
-  Spot spot{root.source.empty() ? source : root.source, root.value, root.value};
-  const auto enter = [&place, &spot](const json::Place& inner) {
+SourceLocation find_location(const json::SourceMap& root, const std::string& source, const std::string& path) {
+  const json::SourceMap* place = &root;
+  SourceLocation location{root.source.empty() ? source : root.source, root.value, root.value};
+  const auto enter = [&place, &location](const json::SourceMap& inner) {
     place = &inner;
-    if (!place->source.empty()) spot.source = place->source;
-    spot.key = place->key;
-    spot.value = place->value;
+    if (!place->source.empty()) location.source = place->source;
+    location.key = place->key;
+    location.value = place->value;
   };
   for (const std::string& segment : json::split_path(path)) {
     if (const auto member = place->members.find(segment); member != place->members.end()) {
@@ -358,13 +358,13 @@ Spot find_spot(const json::Place& root, const std::string& source, const std::st
     if (read.ec != std::errc() || index >= place->items.size()) break;
     enter(place->items[index]);
   }
-  return spot;
+  return location;
 }
 
 void check_choices(const json::Document& document, const std::string& source, Diagnostics& diagnostics) {
   const nlohmann::json& job = document.value;
   if (!job.is_object()) return;
-  Reporter report(document.place, source, diagnostics);
+  Reporter report(document.source_map, source, diagnostics);
   const bool training = job.contains("training");
   if (training && job.contains("command")) {
     report.error_at_key("command", "\"training\" and \"command\" exclude each other: remove one");
@@ -383,7 +383,7 @@ void check_choices(const json::Document& document, const std::string& source, Di
   check_batch_sizes(job, true, report);
 }
 
-void check_relations(const nlohmann::json& job, const std::vector<std::string>& rejected, const json::Place& root,
+void check_relations(const nlohmann::json& job, const std::vector<std::string>& rejected, const json::SourceMap& root,
                      const std::string& source, Diagnostics& diagnostics) {
   Reporter report(root, source, diagnostics);
   const Sound sound(job, rejected);

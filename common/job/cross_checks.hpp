@@ -16,15 +16,16 @@ void check_choices(const json::Document& document, const std::string& source, Di
 /// After defaults, on `job` completed from the document: counts, batch, durations, loss and optimizer.
 /// Values at `rejected` paths have an error already and were replaced by defaults: no relation with them is
 /// judged.
-void check_relations(const nlohmann::json& job, const std::vector<std::string>& rejected, const json::Place& root,
+void check_relations(const nlohmann::json& job, const std::vector<std::string>& rejected, const json::SourceMap& root,
                      const std::string& source, Diagnostics& diagnostics);
 
 /// Source and position of the value at a dotted path, such as a.b or a[1].b, or of the nearest value around it.
-struct Spot {
+struct SourceLocation {
   std::string source;
   json::Position key;
   json::Position value;
 };
-[[nodiscard]] Spot find_spot(const json::Place& root, const std::string& source, const std::string& path);
+[[nodiscard]] SourceLocation find_location(const json::SourceMap& root, const std::string& source,
+                                           const std::string& path);
 
 }  // namespace sgd::job

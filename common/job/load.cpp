@@ -165,7 +165,7 @@ LoadResult load_by(const json::Schema& schema, Input input, const Overrides& ove
     nlohmann::json job = document.value;
     remove_rejected(job, rejected);
     complete(job, input, schema, diagnostics);
-    check_relations(job, rejected, document.place, input.source, diagnostics);
+    check_relations(job, rejected, document.source_map, input.source, diagnostics);
     if (!diagnostics.has_errors()) check_size(job, input.source, diagnostics);
     if (!diagnostics.has_errors()) {
       result.job = to_spec(std::move(job));
@@ -173,8 +173,8 @@ LoadResult load_by(const json::Schema& schema, Input input, const Overrides& ove
       if (result.job->training)
         for (const auto& [name, one] : result.job->training->datasets) placed.push_back("training.datasets." + name);
       for (const std::string& path : placed) {
-        const Spot spot = find_spot(document.place, input.source, path);
-        result.job->places[path] = {spot.source, spot.value.line, spot.value.column};
+        const SourceLocation location = find_location(document.source_map, input.source, path);
+        result.job->locations[path] = {location.source, location.value.line, location.value.column};
       }
     }
   }

@@ -20,10 +20,10 @@ void add(const std::string& path, const nlohmann::json& value, const nlohmann::j
   }
   Setting setting{path, value, "default"};
   if (given != nullptr) {
-    const Spot spot = find_spot(loaded.given.place, loaded.source, path);
-    setting.origin = spot.value.line > 0 && spot.source == loaded.source
-                         ? fmt::format("{}:{}", spot.source, spot.value.line)
-                         : spot.source;
+    const SourceLocation location = find_location(loaded.given.source_map, loaded.source, path);
+    setting.origin = location.value.line > 0 && location.source == loaded.source
+                         ? fmt::format("{}:{}", location.source, location.value.line)
+                         : location.source;
   }
   out.push_back(std::move(setting));
 }

@@ -35,7 +35,7 @@ void apply(const Overrides::Set& set, json::Document& document, Diagnostics& dia
   std::optional<nlohmann::json> value = typed_value(set, document.value, diagnostics);
   if (!value) return;
   nlohmann::json* here = &document.value;
-  json::Place* place = &document.place;
+  json::SourceMap* place = &document.source_map;
   std::string path;
   for (const std::string& segment : json::split_path(set.path)) {
     if (segment.empty()) {
@@ -57,7 +57,7 @@ void apply(const Overrides::Set& set, json::Document& document, Diagnostics& dia
     place = &place->members[segment];
   }
   *here = std::move(*value);
-  *place = json::Place{};
+  *place = json::SourceMap{};
   place->source = set.source;
 }
 

@@ -14,24 +14,24 @@ namespace sgd::job {
 /// Says errors about dotted paths of one job at their places.
 class Reporter {
  public:
-  Reporter(const json::Place& root, const std::string& source, Diagnostics& diagnostics)
+  Reporter(const json::SourceMap& root, const std::string& source, Diagnostics& diagnostics)
       : root_(root), source_(source), diagnostics_(diagnostics) {}
 
   void error_at_value(const std::string& path, std::string message) {
-    const Spot spot = find_spot(root_, source_, path);
-    diagnostics_.error(spot.source, spot.value.line, spot.value.column, std::move(message));
+    const SourceLocation location = find_location(root_, source_, path);
+    diagnostics_.error(location.source, location.value.line, location.value.column, std::move(message));
   }
   void error_at_key(const std::string& path, std::string message) {
-    const Spot spot = find_spot(root_, source_, path);
-    diagnostics_.error(spot.source, spot.key.line, spot.key.column, std::move(message));
+    const SourceLocation location = find_location(root_, source_, path);
+    diagnostics_.error(location.source, location.key.line, location.key.column, std::move(message));
   }
   void warn_at_value(const std::string& path, std::string message) {
-    const Spot spot = find_spot(root_, source_, path);
-    diagnostics_.warn(spot.source, spot.value.line, spot.value.column, std::move(message));
+    const SourceLocation location = find_location(root_, source_, path);
+    diagnostics_.warn(location.source, location.value.line, location.value.column, std::move(message));
   }
 
  private:
-  const json::Place& root_;
+  const json::SourceMap& root_;
   const std::string& source_;
   Diagnostics& diagnostics_;
 };

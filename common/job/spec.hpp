@@ -204,14 +204,14 @@ struct JobSpec {
   bool fork_server = true;
   Duration placement_timeout = std::chrono::seconds(100);  ///< For the first start, above 0.
   bool elastic_start = false;  ///< `"start": "elastic"`: the first start takes any size from min_workers.
-  struct Place {
+  struct Location {
     std::string source;
     int line = 0;
     int column = 0;
   };
   /// Where values of "training" were given whose errors are found later: by dotted path, see kPlaced in load.cpp.
-  std::map<std::string, Place> places;
-  SharedJson resolved;      ///< The whole job with defaults and absolute paths, as job.json keeps it.
+  std::map<std::string, Location> locations;
+  SharedJson resolved;  ///< The whole job with defaults and absolute paths, as job.json keeps it.
 };
 
 /// The part of `batch_size` that one rank takes at `world_size`: floor, at least 1 by validation.

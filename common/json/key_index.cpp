@@ -12,7 +12,7 @@
 namespace sgd::json {
 namespace {
 
-/// More homes than this are no advice: "type" is everywhere.
+/// More occurrences than this are no advice: "type" is everywhere.
 constexpr std::size_t kHomesMax = 2;
 
 const nlohmann::json& target(const nlohmann::json& root, const nlohmann::json& node) {
@@ -38,7 +38,7 @@ void KeyIndex::add(const nlohmann::json& root, const nlohmann::json& node, const
   }
   if (!object.contains("properties")) return;
   for (const auto& [key, child] : object["properties"].items()) {
-    homes_[key].push_back({path, type});
+    occurrences_[key].push_back({path, type});
     add(root, child, joined(path, key), "");
   }
 }
@@ -47,11 +47,11 @@ std::string KeyIndex::advice(const std::string& key, const std::string& path, co
                              const std::vector<std::string>& known) const {
   std::set<std::string> elsewhere;
   std::vector<std::string> other_types;
-  const auto homes = homes_.find(key);
-  if (homes != homes_.end()) {
-    for (const Home& home : homes->second) {
-      if (home.path != path) elsewhere.insert(home.path);
-      if (home.path == path && !type.empty()) other_types.push_back(quote(home.type));
+  const auto occurrences = occurrences_.find(key);
+  if (occurrences != occurrences_.end()) {
+    for (const Occurrence& occurrence : occurrences->second) {
+      if (occurrence.path != path) elsewhere.insert(occurrence.path);
+      if (occurrence.path == path && !type.empty()) other_types.push_back(quote(occurrence.type));
     }
   }
   if (!other_types.empty()) return fmt::format("; type {} has it", alternatives(other_types));

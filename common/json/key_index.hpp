@@ -20,13 +20,13 @@ class KeyIndex {
                                    const std::vector<std::string>& known) const;
 
  private:
-  struct Home {
+  struct Occurrence {
     std::string path;  ///< Of the object that has the key; "" for the root.
     std::string type;  ///< Of the variant that has it, or "".
   };
   void add(const nlohmann::json& root, const nlohmann::json& node, const std::string& path, const std::string& type);
 
-  std::map<std::string, std::vector<Home>> homes_;
+  std::map<std::string, std::vector<Occurrence>> occurrences_;
   std::map<std::string, std::string> aliases_;
 };
 

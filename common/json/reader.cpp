@@ -122,7 +122,7 @@ class Builder {
 
   struct Frame {
     json* value;
-    Place* place;
+    SourceMap* place;
     std::string key;  ///< Last one read; objects only.
     Position key_position;
   };
@@ -133,11 +133,11 @@ class Builder {
 
   /// Puts `value` where it belongs. The pointers stay good: a container only grows while none inside it is
   /// open.
-  std::pair<json*, Place*> put(json value) {
+  std::pair<json*, SourceMap*> put(json value) {
     is_empty_ = false;
     const Position position = cursor_.take();
     json* slot = &document_.value;
-    Place* place = &document_.place;
+    SourceMap* place = &document_.source_map;
     if (!frames_.empty()) {
       Frame& frame = frames_.back();
       if (frame.value->is_object()) {
@@ -148,7 +148,7 @@ class Builder {
         slot = &frame.value->back();
         place = &frame.place->items.emplace_back();
       }
-      *place = Place{};
+      *place = SourceMap{};
       place->key = frame.key_position;
     }
     *slot = std::move(value);

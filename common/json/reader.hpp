@@ -24,17 +24,17 @@ struct Position {
 };
 
 /// Where a value stands, and the places of what is in it.
-struct Place {
-  std::string source;                                 ///< Empty: that of the value around it.
-  Position key;                                       ///< Of the key before it; none in arrays and at the root.
-  Position value;                                     ///< Of its first character.
-  std::map<std::string, Place, std::less<>> members;  ///< Of an object.
-  std::vector<Place> items;                           ///< Of an array.
+struct SourceMap {
+  std::string source;                                     ///< Empty: that of the value around it.
+  Position key;                                           ///< Of the key before it; none in arrays and at the root.
+  Position value;                                         ///< Of its first character.
+  std::map<std::string, SourceMap, std::less<>> members;  ///< Of an object.
+  std::vector<SourceMap> items;                           ///< Of an array.
 };
 
 struct Document {
   nlohmann::json value;
-  Place place;
+  SourceMap source_map;
 };
 
 /// Errors go to `diagnostics`, under `source`. Nothing when the text is no JSON; with duplicate keys, which

@@ -73,7 +73,7 @@ class Walk {
 
   std::vector<std::string> take_rejected() { return std::move(rejected_); }
 
-  void check(const json& value, const Place* place, const Where& where, const json& unresolved,
+  void check(const json& value, const SourceMap* place, const Where& where, const json& unresolved,
              const std::string& path) {
     const json& node = schema_.resolve(unresolved);
     if (node.contains("x-not-supported-yet")) {
@@ -109,7 +109,7 @@ class Walk {
     error(where, where.value, path, fmt::format("{} must be {}, got {}", subject(path), wanted, shown(got)));
   }
 
-  static Where inside(const Where& around, const Place* place) {
+  static Where inside(const Where& around, const SourceMap* place) {
     if (place == nullptr) return around;
     Where where{place->source.empty() ? around.source : place->source, place->key, place->value};
     // A value from an override has no position in the file, and its source says which it is.
@@ -117,7 +117,7 @@ class Walk {
     return where;
   }
 
-  void check_one_of(const json& value, const Place* place, const Where& where, const json& node,
+  void check_one_of(const json& value, const SourceMap* place, const Where& where, const json& node,
                     const std::string& path) {
     const json& variants = node["oneOf"];
     if (const json* variant = schema_.variant_for(variants, value)) {
@@ -150,7 +150,7 @@ class Walk {
       error(where, where.value, path,
             fmt::format("missing key \"type\" in {}: {}", subject(path), alternatives(quoted)));
     } else {
-      const Place* type_place = place == nullptr ? nullptr : member(*place, "type");
+      const SourceMap* type_place = place == nullptr ? nullptr : member(*place, "type");
       unknown_type(value["type"], inside(where, type_place), node, types, joined(path, "type"));
       rejected_.push_back(path.substr(0, path.find('[')));  // Without a type nothing else of it can be read.
     }
@@ -241,7 +241,7 @@ class Walk {
     }
   }
 
-  void check_array(const json& value, const Place* place, const Where& where, const json& node,
+  void check_array(const json& value, const SourceMap* place, const Where& where, const json& node,
                    const std::string& path) {
     const std::size_t least = node.value("minItems", std::size_t{0});
     const std::size_t most = node.value("maxItems", value.size());
@@ -254,17 +254,17 @@ class Walk {
       return;
     }
     for (std::size_t i = 0; i < value.size(); ++i) {
-      const Place* item = place != nullptr && i < place->items.size() ? &place->items[i] : nullptr;
+      const SourceMap* item = place != nullptr && i < place->items.size() ? &place->items[i] : nullptr;
       check(value[i], item, inside(where, item), node.at("items"), fmt::format("{}[{}]", path, i));
     }
   }
 
-  void check_object(const json& value, const Place* place, const Where& where, const json& node,
+  void check_object(const json& value, const SourceMap* place, const Where& where, const json& node,
                     const std::string& path) {
     if (!node.contains("properties")) return check_map(value, place, where, node, path);
     const json& properties = node["properties"];
     for (const auto& [key, item] : value.items()) {
-      const Place* item_place = place == nullptr ? nullptr : member(*place, key);
+      const SourceMap* item_place = place == nullptr ? nullptr : member(*place, key);
       const Where item_where = inside(where, item_place);
       if (properties.contains(key)) {
         check(item, item_place, item_where, properties[key], joined(path, key));
@@ -282,7 +282,8 @@ class Walk {
   }
 
   /// Free keys, values of one kind.
-  void check_map(const json& value, const Place* place, const Where& where, const json& node, const std::string& path) {
+  void check_map(const json& value, const SourceMap* place, const Where& where, const json& node,
+                 const std::string& path) {
     const auto values = node.find("additionalProperties");
     if (values == node.end() || !values->is_object()) return;
     if (value.size() > node.value("maxProperties", value.size())) {
@@ -292,7 +293,7 @@ class Walk {
       return;
     }
     for (const auto& [key, item] : value.items()) {
-      const Place* item_place = place == nullptr ? nullptr : member(*place, key);
+      const SourceMap* item_place = place == nullptr ? nullptr : member(*place, key);
       check(item, item_place, inside(where, item_place), *values, joined(path, key));
     }
   }
@@ -310,7 +311,7 @@ class Walk {
     error(where, where.key, joined(path, key), message + keys_->advice(key, without_indices(path), type, known));
   }
 
-  static const Place* member(const Place& place, const std::string& key) {
+  static const SourceMap* member(const SourceMap& place, const std::string& key) {
     const auto found = place.members.find(key);
     return found == place.members.end() ? nullptr : &found->second;
   }
@@ -327,12 +328,12 @@ class Walk {
 
 std::vector<std::string> Schema::check(const Document& document, const std::string& source,
                                        Diagnostics& diagnostics) const {
-  const Where where{document.place.source.empty() ? source : document.place.source, document.place.value,
-                    document.place.value};
+  const Where where{document.source_map.source.empty() ? source : document.source_map.source, document.source_map.value,
+                    document.source_map.value};
   const bool is_open =
       document.value.is_object() && (document.value.contains("plugins") || document.value.contains("worker"));
   Walk walk(*this, is_open, diagnostics);
-  walk.check(document.value, &document.place, where, root_, "");
+  walk.check(document.value, &document.source_map, where, root_, "");
   return walk.take_rejected();
 }
 

@@ -21,17 +21,17 @@ inline constexpr auto kMessage<join::Refused> = message("refused", required("rea
 
 namespace sgd::join {
 
-std::string encode(const FromVisitor& message) {
+std::string encode(const Request& message) {
   return codec::print(codec::write_variant(message));
 }
-std::string encode(const ToVisitor& message) {
+std::string encode(const Response& message) {
   return codec::print(codec::write_variant(message));
 }
-Result<FromVisitor> decode_from_visitor(std::string_view json) {
-  return codec::decode<FromVisitor>(json);
+Result<Request> decode_request(std::string_view json) {
+  return codec::decode<Request>(json);
 }
-Result<ToVisitor> decode_to_visitor(std::string_view json) {
-  return codec::decode<ToVisitor>(json);
+Result<Response> decode_response(std::string_view json) {
+  return codec::decode<Response>(json);
 }
 
 }  // namespace sgd::join

@@ -21,7 +21,7 @@ struct Renew {
   std::string csr;
 };
 
-using FromVisitor = std::variant<Join, Renew>;
+using Request = std::variant<Join, Renew>;
 
 struct Joined {
   std::string certificate;  ///< PEM, as `ca`.
@@ -31,11 +31,11 @@ struct Refused {
   std::string reason;
 };
 
-using ToVisitor = std::variant<Joined, Refused>;
+using Response = std::variant<Joined, Refused>;
 
-[[nodiscard]] std::string encode(const FromVisitor& message);
-[[nodiscard]] std::string encode(const ToVisitor& message);
-[[nodiscard]] Result<FromVisitor> decode_from_visitor(std::string_view json);
-[[nodiscard]] Result<ToVisitor> decode_to_visitor(std::string_view json);
+[[nodiscard]] std::string encode(const Request& message);
+[[nodiscard]] std::string encode(const Response& message);
+[[nodiscard]] Result<Request> decode_request(std::string_view json);
+[[nodiscard]] Result<Response> decode_response(std::string_view json);
 
 }  // namespace sgd::join

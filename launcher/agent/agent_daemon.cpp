@@ -22,7 +22,7 @@
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/random_seed.hpp"
 #include "launcher/process/strays.hpp"
-#include "launcher/storage/files_as.hpp"
+#include "launcher/storage/file_owner.hpp"
 
 namespace sgd::agent {
 namespace {
@@ -81,10 +81,10 @@ Status AgentDaemon::open() {
   lock_.emplace(std::move(lock).value());
   if (options_.name.empty()) options_.name = host_name();
   if (options_.address.empty()) options_.address = address_towards(io_, options_.coordinator);
-  auto continuity = open_past();
-  if (!continuity) return continuity.error();
-  const core::AgentFacts& facts = continuity.value().facts;
-  slots_ = continuity.value().now.slots;
+  auto persistence = open_past();
+  if (!persistence) return persistence.error();
+  const core::AgentFacts& facts = persistence.value().facts;
+  slots_ = persistence.value().now.slots;
   Spool::Setup files;
   files.state_dir = options_.state_dir;
   files.coordinator = options_.coordinator;
@@ -97,35 +97,35 @@ Status AgentDaemon::open() {
   auto spool = std::make_unique<Spool>(io_, std::move(files), core::Random(process::random_seed()));
   auto link = net::make_tcp_agent_link(io_, buffer_, options_.coordinator, core::Random(process::random_seed()), tls_);
   relay_ = make_relay();
-  shell_ = std::make_unique<AgentShell>(io_, std::move(continuity).value(), options_.own_program, std::move(link),
+  shell_ = std::make_unique<AgentShell>(io_, std::move(persistence).value(), options_.own_program, std::move(link),
                                         observer(), std::move(spool));
   return {};
 }
 
 /// What the life before has left is taken over, or cleared.
-Result<AgentShell::Continuity> AgentDaemon::open_past() {
+Result<AgentShell::Persistence> AgentDaemon::open_past() {
   const auto base = runtime_base();
   if (!base) return base.error();
   (void)process::remove_dead_runtime_dirs(base.value());
   auto mark = keeper_mark(options_.state_dir);
   if (!mark) return mark.error();
-  AgentShell::Continuity continuity;
-  continuity.journal_path = options_.state_dir + "/agent.journal";
-  continuity.mark = mark.value();
-  continuity.wait = options_.orphan_timeout;
-  continuity.accounts = options_.accounts;
-  continuity.accounts.identity = options_.identity();
-  PastLife past = find_past_life(continuity.journal_path, options_.name);
+  AgentShell::Persistence persistence;
+  persistence.journal_path = options_.state_dir + "/agent.journal";
+  persistence.mark = mark.value();
+  persistence.wait = options_.orphan_timeout;
+  persistence.accounts = options_.accounts;
+  persistence.accounts.identity = options_.identity();
+  PreviousAgent past = find_previous_agent(persistence.journal_path, options_.name);
   if (!past.why_not.empty())
     log("what the agent before this one has left cannot be taken over: " + past.why_not, process::LogLevel::kWarning);
   runtime_ = std::move(past.runtime);
   if (!past.journal) {
     for (const process::CgroupLeaf& leaf :
-         process::CgroupLeaf::all("sgd-" + continuity.mark.substr(continuity.mark.find('=') + 1))) {
+         process::CgroupLeaf::all("sgd-" + persistence.mark.substr(persistence.mark.find('=') + 1))) {
       if (const Status cleared = leaf.kill(kPastStraysLimit); !cleared) return cleared.error();
       leaf.remove();
     }
-    const auto killed = process::kill_strays({continuity.mark, true}, kPastStraysLimit);
+    const auto killed = process::kill_strays({persistence.mark, true}, kPastStraysLimit);
     if (!killed) return killed.error();
     if (killed.value() > 0)
       log(fmt::format("{} processes that it had started are killed", killed.value()), process::LogLevel::kWarning);
@@ -136,16 +136,16 @@ Result<AgentShell::Continuity> AgentDaemon::open_past() {
   if (has_others())
     if (const Status passable = runtime_->let_others_pass(); !passable) return passable.error();
   if (const Status kept = runtime_->keep_for(options_.state_dir + "/runtime"); !kept) return kept.error();
-  continuity.sockets = runtime_->path() + "/";
+  persistence.sockets = runtime_->path() + "/";
   const core::AgentFacts now = facts();
-  continuity.now = {now.slots, now.address, now.memory_bytes, now.labels};
-  continuity.header = JournalHeader{boot_id(), SGD_VERSION, runtime_->path(), now.node};
-  continuity.facts = past.journal ? past.journal->start().machine.state.facts_ : now;
-  continuity.token_key = process::random_seed();
-  continuity.passes_environment = options_.is_for_one_run;
-  if (options_.journal_bytes) continuity.rewrite_bytes = static_cast<std::size_t>(*options_.journal_bytes);
-  continuity.past = std::move(past.journal);
-  return continuity;
+  persistence.now = {now.slots, now.address, now.memory_bytes, now.labels};
+  persistence.header = JournalHeader{boot_id(), SGD_VERSION, runtime_->path(), now.node};
+  persistence.facts = past.journal ? past.journal->start().machine.state.facts_ : now;
+  persistence.token_key = process::random_seed();
+  persistence.passes_environment = options_.is_for_one_run;
+  if (options_.journal_bytes) persistence.rewrite_bytes = static_cast<std::size_t>(*options_.journal_bytes);
+  persistence.past = std::move(past.journal);
+  return persistence;
 }
 
 std::unique_ptr<OutputRelay> AgentDaemon::make_relay() {
@@ -200,7 +200,7 @@ Status AgentDaemon::guard_keys(const process::Account* fixed) const {
   if (options_.jobs_share_account) return {};
   const char* own_home = std::getenv("HOME");
   const std::string home = fixed != nullptr ? fixed->home : own_home != nullptr ? own_home : "";
-  const std::string key = open_key(fixed != nullptr ? fixed->uid : ::geteuid(), key_places(options_.identity(), home));
+  const std::string key = open_key(fixed != nullptr ? fixed->uid : ::geteuid(), key_paths(options_.identity(), home));
   if (key.empty()) return {};
   if (fixed != nullptr)
     return Error{fmt::format("--run-as: {} {}: name an account that owns no key", fixed->name, key)};

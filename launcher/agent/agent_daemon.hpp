@@ -23,7 +23,7 @@
 
 #include "launcher/agent/agent_shell.hpp"
 #include "launcher/agent/output_relay.hpp"
-#include "launcher/agent/past_life.hpp"
+#include "launcher/agent/previous_agent.hpp"
 #include "launcher/net/connection.hpp"
 #include "launcher/net/dialer.hpp"
 #include "launcher/net/enrolment.hpp"
@@ -82,7 +82,7 @@ class AgentDaemon {
   [[nodiscard]] Status guard_keys(const process::Account* fixed) const;
   [[nodiscard]] Result<std::string> runtime_base() const;
   [[nodiscard]] bool has_others() const { return gives_others(options_.accounts.kind); }
-  [[nodiscard]] Result<AgentShell::Continuity> open_past();
+  [[nodiscard]] Result<AgentShell::Persistence> open_past();
   [[nodiscard]] AgentObserver observer();
   [[nodiscard]] std::unique_ptr<OutputRelay> make_relay();
   void wait_signal();

@@ -1,7 +1,7 @@
 #pragma once
 // What an agent knew at some time, and what it was told since, in a file: the next agent with the same state folder
-// takes the events anew and so knows what runs here (core/journal_sieve.hpp). When the events are longer than they need
-// be, a new file begins with the state of now, and takes the old one's name.
+// takes the events anew and so knows what runs here (core/journal_filter.hpp). When the events are longer than they
+// need be, a new file begins with the state of now, and takes the old one's name.
 //
 //   file:  "sgd-agent-journal 3\n"  header  state ...  event  event ...
 //          each: u32 length, u32 CRC-32C (little end first), text

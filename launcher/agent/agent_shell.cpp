@@ -27,38 +27,38 @@ bool lacks_room(int code) {
   return code == EAGAIN || process::is_shortage(code);
 }
 
-AgentShell::Continuity without_continuity(core::AgentFacts facts, std::string sockets) {
-  AgentShell::Continuity none;
+AgentShell::Persistence without_persistence(core::AgentFacts facts, std::string sockets) {
+  AgentShell::Persistence none;
   none.facts = std::move(facts);
   none.token_key = process::random_seed();
   none.sockets = std::move(sockets);
   return none;
 }
 
-core::Agent begin_machine(const AgentShell::Continuity& continuity) {
-  return continuity.past ? core::Agent(continuity.past->start().machine)
-                         : core::Agent(continuity.facts, core::Secrets(continuity.token_key));
+core::Agent begin_machine(const AgentShell::Persistence& persistence) {
+  return persistence.past ? core::Agent(persistence.past->start().machine)
+                          : core::Agent(persistence.facts, core::Secrets(persistence.token_key));
 }
 
 }  // namespace
 
 AgentShell::AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std::string sockets, std::string program,
                        std::unique_ptr<net::AgentLink> link, AgentObserver observer)
-    : AgentShell(io, without_continuity(std::move(facts), std::move(sockets)), std::move(program), std::move(link),
+    : AgentShell(io, without_persistence(std::move(facts), std::move(sockets)), std::move(program), std::move(link),
                  std::move(observer), nullptr) {
-  continuity_.reset();
+  persistence_.reset();
   journal_.reset();
 }
 
-AgentShell::AgentShell(boost::asio::io_context& io, Continuity continuity, std::string program,
+AgentShell::AgentShell(boost::asio::io_context& io, Persistence persistence, std::string program,
                        std::unique_ptr<net::AgentLink> link, AgentObserver observer, std::unique_ptr<Spool> spool)
     : io_(io),
       program_(std::move(program)),
-      sockets_(continuity.sockets),
-      core_(begin_machine(continuity)),
+      sockets_(persistence.sockets),
+      core_(begin_machine(persistence)),
       link_(std::move(link)),
       spool_(std::move(spool)),
-      accounts_(io, continuity.accounts),
+      accounts_(io, persistence.accounts),
       observer_(std::move(observer)),
       workers_(io, {[this](const core::AgentEvent& event) { on_event(event); },
                     [this](std::string reason) { observer_.on_warning(std::move(reason)); },
@@ -72,8 +72,8 @@ AgentShell::AgentShell(boost::asio::io_context& io, Continuity continuity, std::
                       return keeper != keepers_.end() && process::is_below(pid, keeper->second->pid());
                     }}),
       timer_(io, [this] { on_event(core::agent_event::Tick{}); }),
-      continuity_(std::move(continuity)),
-      journal_(std::in_place, continuity_->journal_path, continuity_->rewrite_bytes) {}
+      persistence_(std::move(persistence)),
+      journal_(std::in_place, persistence_->journal_path, persistence_->rewrite_bytes) {}
 
 AgentShell::~AgentShell() = default;
 
@@ -82,10 +82,10 @@ Status AgentShell::start() {
     const Status started = spool_->start([this](std::string message) { observer_.on_warning(std::move(message)); });
     if (!started) return started;
   }
-  if (continuity_) {
-    const bool has_past = continuity_->past.has_value();
+  if (persistence_) {
+    const bool has_past = persistence_->past.has_value();
     if (const Status replayed = replay(); !replayed) return replayed;
-    if (has_past) on_event(continuity_->now);
+    if (has_past) on_event(persistence_->now);
     take_over();
   }
   link_to_coordinator();
@@ -139,13 +139,14 @@ void AgentShell::stop() {
 /// Without continuity a keeper's link closes with us, and that is enough.
 void AgentShell::end_everything() {
   for (auto& [run, keeper] : keepers_)
-    if (continuity_ && keeper->is_attached()) keeper->send(keeper::AgentEnds{});
+    if (persistence_ && keeper->is_attached()) keeper->send(keeper::AgentEnds{});
   const TimePoint until = process::monotonic_now() + KeeperProcess::kLeaveLimit;
   for (auto& [run, keeper] : keepers_)
-    if (continuity_ && !(keeper->is_attached() && keeper->ends_by(until)))
-      (void)process::kill_strays({keeper->place().mark}, kStraysLimit);  // Ignoring: there is nobody to tell.
+    if (persistence_ && !(keeper->is_attached() && keeper->ends_by(until)))
+      (void)process::kill_strays({keeper->reattach_options().mark},
+                                 kStraysLimit);  // Ignoring: there is nobody to tell.
   for (const auto& [run, clearing] : clearings_)
-    if (const std::string& mark = clearing->dead().place.mark; !mark.empty())
+    if (const std::string& mark = clearing->dead().reattach.mark; !mark.empty())
       (void)process::kill_strays({mark}, kStraysLimit);  // Ignoring: there is nobody to tell.
   if (journal_) journal_->remove();
   stop();
@@ -269,26 +270,26 @@ std::unique_ptr<KeeperProcess> AgentShell::make_keeper(const RunId& run, std::ui
   };
   handlers.on_closed = [this, run](int signal, const std::string& reason) {
     boost::asio::post(io_, [this, run, signal, reason] {
-      if (const auto keeper = keepers_.find(run); keeper != keepers_.end()) bury(run, *keeper->second);
+      if (const auto keeper = keepers_.find(run); keeper != keepers_.end()) record_dead_keeper(run, *keeper->second);
       keepers_.erase(run);
       on_event(core::agent_event::KeeperClosed{run, signal, reason});
     });
   };
-  if (!continuity_) return std::make_unique<KeeperProcess>(io_, std::move(handlers));
+  if (!persistence_) return std::make_unique<KeeperProcess>(io_, std::move(handlers));
   handlers.on_attached = [this, run] { listen_again(run); };
   handlers.on_words = [this, run](const std::string& text) {
     std::string line = text.substr(0, text.find_last_not_of('\n') + 1);
     std::replace(line.begin(), line.end(), '\n', ' ');
     observer_.on_warning(fmt::format("run {}: its keeper said: {}", run, line));
   };
-  KeeperProcess::Place place;
-  place.number = number;
-  place.socket = fmt::format("{}keeper-{}.sock", sockets_, number);
-  place.mark = fmt::format("{}{}", continuity_->mark, number);
-  place.wait = continuity_->wait;
-  place.inherits_environment = continuity_->passes_environment;
-  place.cgroup = fmt::format("sgd-{}", place.mark.substr(place.mark.find('=') + 1));
-  return std::make_unique<KeeperProcess>(io_, std::move(handlers), std::move(place));
+  KeeperProcess::ReattachOptions reattach;
+  reattach.number = number;
+  reattach.socket = fmt::format("{}keeper-{}.sock", sockets_, number);
+  reattach.mark = fmt::format("{}{}", persistence_->mark, number);
+  reattach.wait = persistence_->wait;
+  reattach.inherits_environment = persistence_->passes_environment;
+  reattach.cgroup = fmt::format("sgd-{}", reattach.mark.substr(reattach.mark.find('=') + 1));
+  return std::make_unique<KeeperProcess>(io_, std::move(handlers), std::move(reattach));
 }
 
 /// After a replay, one that was to be started and was not is made already.
@@ -331,7 +332,7 @@ void AgentShell::begin_keeper(const core::agent_command::StartKeeper& start,
                               const Result<std::optional<process::Account>>& account) {
   const Status prepared = account ? prepare_for(start.run, account.value()) : Status(account.error());
   if (!prepared) return fail_keeper(start.run, prepared.error());
-  if (!spares_.empty() && start.first && !continuity_ && !account.value()) return ask_for_spare(start);
+  if (!spares_.empty() && start.first && !persistence_ && !account.value()) return ask_for_spare(start);
   start_own_keeper(start.run, account.value());
 }
 
@@ -375,7 +376,7 @@ bool AgentShell::wait_for_room(const RunId& run, const std::optional<process::Ac
 }
 
 void AgentShell::fail_keeper(const RunId& run, const Error& error) {
-  if (continuity_) bury(run, *keepers_.at(run));
+  if (persistence_) record_dead_keeper(run, *keepers_.at(run));
   keepers_.erase(run);
   const std::string reason = "keeper could not be started: " + error.message;
   boost::asio::post(io_, [this, run, reason] { on_event(core::agent_event::KeeperClosed{run, 0, reason}); });
@@ -414,16 +415,16 @@ void AgentShell::on_keeper_message(const RunId& run, keeper::FromKeeper message)
   on_event(core::agent_event::FromKeeper{run, std::move(message)});
 }
 
-void AgentShell::bury(const RunId& run, const KeeperProcess& keeper) {
-  if (!continuity_) {
-    KeeperProcess::Place place;
-    place.mark = keeper.mark();
-    if (!place.mark.empty()) dead_keepers_[run] = {place, false, keeper.pid(), {}};
+void AgentShell::record_dead_keeper(const RunId& run, const KeeperProcess& keeper) {
+  if (!persistence_) {
+    KeeperProcess::ReattachOptions reattach;
+    reattach.mark = keeper.mark();
+    if (!reattach.mark.empty()) dead_keepers_[run] = {reattach, false, keeper.pid(), {}};
     return;
   }
-  auto leaf = process::CgroupLeaf::find(keeper.place().cgroup);
+  auto leaf = process::CgroupLeaf::find(keeper.reattach_options().cgroup);
   if (leaf) leaf->remove();  // Unless somebody is in it still.
-  dead_keepers_[run] = {keeper.place(), keeper.is_our_child(), keeper.pid(), std::move(leaf)};
+  dead_keepers_[run] = {keeper.reattach_options(), keeper.is_our_child(), keeper.pid(), std::move(leaf)};
 }
 
 /// A keeper died, without having said that nothing is left below it.
@@ -449,7 +450,7 @@ void AgentShell::clear_strays(const RunId& run) {
 void AgentShell::on_strays_cleared(const RunId& run, const Status& cleared, int killed) {
   const DeadKeeper& dead = clearings_.at(run)->dead();
   if (!cleared) observer_.on_warning("processes are left: " + cleared.error().message);
-  if (!dead.place.mark.empty() && !dead.leaf && !dead.was_our_child) {
+  if (!dead.reattach.mark.empty() && !dead.leaf && !dead.was_our_child) {
     unknown_strays_.insert(run);
     observer_.on_warning(fmt::format(
         "run {}: its keeper has ended without a word; {} processes that bore its mark are killed, and one that has "

@@ -5,9 +5,10 @@
 // Shutdown: when the machine has forgotten its last run, nothing that this node started is left
 // and stop() closes the sockets; the event loop then runs out of work.
 //
-// With a Continuity each event that matters is in the journal before its commands are carried out. A shell that
+// With Persistence each event that matters is in the journal before its commands are carried out. A shell that
 // is given the journal of an earlier life begins with the state in it, and takes its events anew (agent_takeover.cpp):
-// commands reach only the books of keepers and links, which then connect again, each side sending what the other lacks.
+// commands reach only what the shell keeps of keepers and links, which then connect again, each side sending what the
+// other lacks.
 
 #include <functional>
 #include <map>
@@ -45,7 +46,7 @@ struct AgentObserver {
 class AgentShell {
  public:
   /// Of an agent whose next life takes its runs over.
-  struct Continuity {
+  struct Persistence {
     std::string journal_path;
     std::string sockets;  ///< Beginning of the paths of the sockets of keepers and ranks.
     std::string mark;     ///< NAME=value in the environment of all that is started here, without the keeper's number.
@@ -64,7 +65,7 @@ class AgentShell {
   /// sockets of ranks. Without a `spool` this node sees the coordinator's folders.
   AgentShell(boost::asio::io_context& io, core::AgentFacts facts, std::string sockets, std::string program,
              std::unique_ptr<net::AgentLink> link, AgentObserver observer);
-  AgentShell(boost::asio::io_context& io, Continuity continuity, std::string program,
+  AgentShell(boost::asio::io_context& io, Persistence persistence, std::string program,
              std::unique_ptr<net::AgentLink> link, AgentObserver observer, std::unique_ptr<Spool> spool);
   ~AgentShell();
 
@@ -75,9 +76,9 @@ class AgentShell {
   /// The process is to end: ranks save and go, nothing new comes. is_idle() says when.
   void leave();
   void acknowledge_output(const RunId& run, std::size_t bytes);
-  /// What ranks may read that are given the launcher's standard input; not with a Continuity.
+  /// What ranks may read that are given the launcher's standard input; not with Persistence.
   void give_input(process::UniqueFd input) { input_ = std::move(input); }
-  /// Where a warm server of this user listens: keepers that it holds ready are used; not with a Continuity.
+  /// Where a warm server of this user listens: keepers that it holds ready are used; not with Persistence.
   void use_spares(std::string socket) { spares_ = std::move(socket); }
   /// To all ranks of the run that are here.
   void pass_signal(const RunId& run, int signal);
@@ -108,7 +109,7 @@ class AgentShell {
   [[nodiscard]] Status listen(const RunId& run, const std::optional<storage::FileOwner>& owner);
   void clear_strays(const RunId& run);
   void on_strays_cleared(const RunId& run, const Status& cleared, int killed);
-  void bury(const RunId& run, const KeeperProcess& keeper);
+  void record_dead_keeper(const RunId& run, const KeeperProcess& keeper);
   void fetch_checkpoint(const core::agent_command::FetchCheckpoint& fetch);
   void forget_run(const RunId& run);
   void reserve_port(const core::agent_command::ReservePort& wanted);
@@ -118,7 +119,7 @@ class AgentShell {
 
   // agent_shell_journal.cpp
   void write_down(TimePoint now, const core::AgentEvent& event);
-  [[nodiscard]] AgentBooks books() const;
+  [[nodiscard]] AgentShellState shell_state() const;
   [[nodiscard]] bool is_settled() const;
   [[nodiscard]] bool begin_journal();
   void rewrite_journal_soon();
@@ -126,7 +127,7 @@ class AgentShell {
 
   // agent_takeover.cpp
   [[nodiscard]] Status replay();
-  void restore(const AgentBooks& books);
+  void restore(const AgentShellState& shell_state);
   void replay_event(const core::AgentEvent& event);
   void replay_command(core::AgentCommand command);
   void take_over();
@@ -146,9 +147,9 @@ class AgentShell {
   std::map<RunId, std::unique_ptr<KeeperProcess>> keepers_;
   net::WakeupTimer timer_;
 
-  std::optional<Continuity> continuity_;
+  std::optional<Persistence> persistence_;
   std::optional<AgentJournal> journal_;
-  core::JournalSieve sieve_;
+  core::JournalFilter filter_;
   process::UniqueFd input_;
   std::string spares_;            ///< The warm server's socket; empty: there is none.
   bool is_rewriting_ = false;     ///< The journal, in a moment.

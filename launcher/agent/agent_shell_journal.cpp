@@ -28,8 +28,8 @@ void AgentShell::write_down(TimePoint now, const core::AgentEvent& event) {
     return;
   }
   std::vector<core::TimedEvent> kept;
-  sieve_.take(now, event, core_.was_soft(), kept);
-  if (const Status written = journal_->append(kept, core_.told()); !written) {
+  filter_.take(now, event, core_.was_soft(), kept);
+  if (const Status written = journal_->append(kept, core_.last_sequence()); !written) {
     journal_again_at_ = now + kJournalAgain;
     observer_.on_warning(fmt::format("no next life of this agent can take over what runs here: {}; tried again in {}",
                                      written.error().message, format_duration(kJournalAgain)));
@@ -62,28 +62,29 @@ bool AgentShell::is_settled() const {
 }
 
 /// Of runs and links that the machine knows, or has something to tell of: of others, what happened is done.
-AgentBooks AgentShell::books() const {
-  AgentBooks books;
-  books.keepers_made = keepers_made_;
-  books.next_link = workers_.next();
+AgentShellState AgentShell::shell_state() const {
+  AgentShellState shell_state;
+  shell_state.keepers_made = keepers_made_;
+  shell_state.next_link = workers_.next();
   for (const auto& [run, its] : core_.runs()) {
-    if (const auto keeper = keepers_.find(run); keeper != keepers_.end()) books.keepers[run] = keeper->second->kept();
-    if (const auto path = link_paths_.find(run); path != link_paths_.end()) books.link_paths.insert(*path);
+    if (const auto keeper = keepers_.find(run); keeper != keepers_.end())
+      shell_state.keepers[run] = keeper->second->kept();
+    if (const auto path = link_paths_.find(run); path != link_paths_.end()) shell_state.link_paths.insert(*path);
   }
   for (const auto& [link, run] : core_.state().owners_)
-    if (const auto kept = workers_.kept(link)) books.links[link] = *kept;
-  if (!spool_) return books;
+    if (const auto kept = workers_.kept(link)) shell_state.links[link] = *kept;
+  if (!spool_) return shell_state;
   const auto& untold = core_.state().outbox_.state().lanes_;
   for (const auto& [run, remote] : spool_->remotes())
-    if (core_.runs().contains(run) || untold.contains(run)) books.remotes[run] = remote;
-  return books;
+    if (core_.runs().contains(run) || untold.contains(run)) shell_state.remotes[run] = remote;
+  return shell_state;
 }
 
 bool AgentShell::begin_journal() {
   std::vector<storage::StateRow> state = storage::encode_agent(core_);
-  state.push_back(encode(books()));
-  const Status begun = journal_->begin(continuity_->header, state);
-  if (begun) sieve_ = {};
+  state.push_back(encode(shell_state()));
+  const Status begun = journal_->begin(persistence_->header, state);
+  if (begun) filter_ = {};
   if (!begun) observer_.on_warning("the journal cannot be rewritten: " + begun.error().message);
   return begun.ok();
 }

@@ -15,13 +15,13 @@
 namespace sgd::agent {
 
 Status AgentShell::replay() {
-  if (!continuity_->past) {
+  if (!persistence_->past) {
     (void)begin_journal();  // Ignoring: it is said, and tried again.
     return {};
   }
-  PastJournal past = std::move(*continuity_->past);
-  continuity_->past.reset();
-  restore(past.start().books);
+  PastJournal past = std::move(*persistence_->past);
+  persistence_->past.reset();
+  restore(past.start().shell_state);
   for (;;) {
     auto record = past.next();
     if (!record) return record.error();
@@ -37,9 +37,9 @@ Status AgentShell::replay() {
 }
 
 /// As they were when the state was saved with which the machine has begun.
-void AgentShell::restore(const AgentBooks& books) {
-  keepers_made_ = books.keepers_made;
-  link_paths_ = books.link_paths;
+void AgentShell::restore(const AgentShellState& shell_state) {
+  keepers_made_ = shell_state.keepers_made;
+  link_paths_ = shell_state.link_paths;
   std::vector<RunId> runs;
   for (const auto& [run, its] : core_.runs()) {
     runs.push_back(run);
@@ -47,12 +47,12 @@ void AgentShell::restore(const AgentBooks& books) {
     for (const auto& [rank, record] : its.state().ranks_)
       if (record.fetching) fetches_.emplace(run, *record.fetching);
   }
-  if (spool_) spool_->restore(books.remotes, runs);
-  for (const auto& [run, kept] : books.keepers) {
+  if (spool_) spool_->restore(shell_state.remotes, runs);
+  for (const auto& [run, kept] : shell_state.keepers) {
     keepers_[run] = make_keeper(run, kept.number);
     keepers_[run]->restore(kept);
   }
-  workers_.restore(books.links, books.next_link);
+  workers_.restore(shell_state.links, shell_state.next_link);
 }
 
 void AgentShell::replay_event(const core::AgentEvent& event) {
@@ -64,7 +64,8 @@ void AgentShell::replay_event(const core::AgentEvent& event) {
     const auto keeper = keepers_.find(from_keeper->run);
     if (keeper != keepers_.end()) keeper->second->note_message(from_keeper->message);
   } else if (const auto* closed = std::get_if<KeeperClosed>(&event)) {
-    if (const auto keeper = keepers_.find(closed->run); keeper != keepers_.end()) bury(closed->run, *keeper->second);
+    if (const auto keeper = keepers_.find(closed->run); keeper != keepers_.end())
+      record_dead_keeper(closed->run, *keeper->second);
     keepers_.erase(closed->run);
   } else if (const auto* cleared = std::get_if<StraysCleared>(&event)) {
     dead_keepers_.erase(cleared->run);
@@ -118,7 +119,7 @@ void AgentShell::take_over() {
       if (gone == keepers_.end()) return;
       if (!gone->second->was_started())
         return start_keeper(core::agent_command::StartKeeper{run, {}, {}});  // There was no time for it.
-      bury(run, *gone->second);
+      record_dead_keeper(run, *gone->second);
       keepers_.erase(gone);
       on_event(core::agent_event::KeeperClosed{run, 0, "it has ended while no agent was there", true});
     });
@@ -128,7 +129,7 @@ void AgentShell::take_over() {
   for (const auto& [run, keeper] : keepers_)
     observer_.on_warning(
         fmt::format("run {}: its agent had ended without a word; this one takes over, what runs goes on", run));
-  workers_.await_return(continuity_->wait);
+  workers_.await_return(persistence_->wait);
 }
 
 /// As its folder says, which nobody can exchange: who is asked about accounts may not answer now.

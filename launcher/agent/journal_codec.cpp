@@ -164,9 +164,9 @@ Result<JournalStart> decode_start(std::vector<storage::StateRow> rows) {
   JournalStart start;
   const auto own = std::find_if(rows.begin(), rows.end(), [](const auto& row) { return row.kind == "books"; });
   if (own == rows.end()) return Error{"a state without books"};
-  auto books = decode_books(*own);
-  if (!books) return books.error();
-  start.books = std::move(books).value();
+  auto shell_state = decode_shell_state(*own);
+  if (!shell_state) return shell_state.error();
+  start.shell_state = std::move(shell_state).value();
   rows.erase(own);
   auto machine = storage::decode_agent(rows);
   if (!machine) return machine.error();

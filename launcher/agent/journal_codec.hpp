@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "common/base/result.hpp"
-#include "launcher/agent/agent_books.hpp"
+#include "launcher/agent/agent_shell_state.hpp"
 #include "launcher/core/agent.hpp"
-#include "launcher/core/journal_sieve.hpp"
+#include "launcher/core/journal_filter.hpp"
 
 namespace sgd::agent {
 
@@ -24,7 +24,7 @@ struct JournalHeader {
 /// Where its events begin.
 struct JournalStart {
   core::SavedAgent machine;  ///< With a secret, from which tokens come: the journal is for its owner's eyes.
-  AgentBooks books;
+  AgentShellState shell_state;
 };
 
 [[nodiscard]] std::string encode(const JournalHeader& header);
@@ -32,7 +32,7 @@ struct JournalStart {
 [[nodiscard]] std::string encode(const storage::StateRow& row);
 [[nodiscard]] Result<storage::StateRow> decode_row(std::string_view text);
 [[nodiscard]] Result<JournalStart> decode_start(std::vector<storage::StateRow> rows);
-/// Of an event that was held back until another one was written (JournalSieve).
+/// Of an event that was held back until another one was written (JournalFilter).
 inline constexpr std::int64_t kNotChecked = -1;
 /// `told`: facts told when the machine had taken it, so that a replay that goes astray is found out; or kNotChecked.
 [[nodiscard]] std::string encode(const core::TimedEvent& event, std::int64_t told);

@@ -37,12 +37,17 @@ process::SpawnOptions keeper_options(std::vector<std::string> argv, int control_
 
 }  // namespace
 
-KeeperProcess::KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<Place> place)
-    : handlers_(std::move(handlers)), place_(std::move(place)), io_(io), pidfd_(io), limit_(io), clear_timer_(io) {}
+KeeperProcess::KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<ReattachOptions> reattach)
+    : handlers_(std::move(handlers)),
+      reattach_(std::move(reattach)),
+      io_(io),
+      pidfd_(io),
+      limit_(io),
+      clear_timer_(io) {}
 
 Status KeeperProcess::start(const std::string& program, const std::optional<process::Account>& account, int input) {
   if (account) user_ = account->uid;
-  if (place_) return start_listening(program, account);
+  if (reattach_) return start_listening(program, account);
   auto pair = process::socket_pair(SOCK_STREAM);
   if (!pair) return pair.error();
   process::SpawnOptions options = keeper_options({program, "keeper"}, pair.value().second.get(), account);
@@ -72,19 +77,19 @@ Status KeeperProcess::adopt(SpareKeeper spare) {
 /// The socket listens before there is a keeper, and only the keeper has it: whoever can connect to it, connects to
 /// one that is there or about to be, and whoever cannot may start one.
 Status KeeperProcess::start_listening(const std::string& program, const std::optional<process::Account>& account) {
-  (void)::unlink(place_->socket.c_str());  // Ignoring: mostly there is none.
-  auto listener = process::listen_unix(place_->socket);
+  (void)::unlink(reattach_->socket.c_str());  // Ignoring: mostly there is none.
+  auto listener = process::listen_unix(reattach_->socket);
   if (!listener) return listener.error();
   process::SpawnOptions options =
-      keeper_options({program, "keeper", format_duration(place_->wait)}, listener.value().get(), account);
-  options.inherits_environment = place_->inherits_environment;  // Other people's jobs have nothing of the daemon's.
-  const std::size_t equals = place_->mark.find('=');
-  options.env[place_->mark.substr(0, equals)] = place_->mark.substr(equals + 1);
+      keeper_options({program, "keeper", format_duration(reattach_->wait)}, listener.value().get(), account);
+  options.inherits_environment = reattach_->inherits_environment;  // Other people's jobs have nothing of the daemon's.
+  const std::size_t equals = reattach_->mark.find('=');
+  options.env[reattach_->mark.substr(0, equals)] = reattach_->mark.substr(equals + 1);
   auto words = process::KeptStderr::make();
   if (!words) return words.error();
   words_ = std::move(words).value();
   options.error_fd = words_->fd();
-  const auto leaf = process::CgroupLeaf::make(place_->cgroup);
+  const auto leaf = process::CgroupLeaf::make(reattach_->cgroup);
   if (leaf) options.cgroup = leaf->path();
   auto child = process::spawn(options);
   if (!child && !options.cgroup.empty()) {  // Where the group may be made, and nobody moved there.
@@ -96,7 +101,7 @@ Status KeeperProcess::start_listening(const std::string& program, const std::opt
   pid_ = child.value().pid;
   is_our_child_ = true;
   pidfd_.assign(child.value().pidfd.release());
-  auto socket = process::connect_unix(place_->socket, kConnectLimit);
+  auto socket = process::connect_unix(reattach_->socket, kConnectLimit);
   if (!socket) return socket.error();
   connect(std::move(socket).value());
   return {};
@@ -104,14 +109,14 @@ Status KeeperProcess::start_listening(const std::string& program, const std::opt
 
 bool KeeperProcess::resume(const std::optional<storage::FileOwner>& owner) {
   if (owner) user_ = owner->uid;
-  auto socket = process::connect_unix(place_->socket, kConnectLimit);
+  auto socket = process::connect_unix(reattach_->socket, kConnectLimit);
   if (!socket) return false;
   connect(std::move(socket).value());
   return true;
 }
 
 KeptKeeper KeeperProcess::kept() const {
-  KeptKeeper kept{place_->number, was_started_, received_, sent_.sent()};
+  KeptKeeper kept{reattach_->number, was_started_, received_, sent_.sent()};
   for (const std::string& frame : sent_.kept()) kept.kept.push_back(frame.substr(kFrameHeaderBytes));
   return kept;
 }
@@ -129,7 +134,7 @@ void KeeperProcess::connect(process::UniqueFd socket) {
   stream_->start(
       [this](std::string_view bytes, std::vector<process::UniqueFd> fds) { on_bytes(bytes, std::move(fds)); },
       [this](std::string reason) { on_stream_closed(std::move(reason)); });
-  if (!place_) return;
+  if (!reattach_) return;
   stream_->send(keeper::encode(keeper::ToKeeper(keeper::Attach{received_})));
   told_received_ = received_;
   limit_.expires_after(attach_limit);
@@ -147,8 +152,8 @@ void KeeperProcess::send(const keeper::ToKeeper& message) {
   const bool is_end = is_close || std::holds_alternative<keeper::Clear>(message);
   if (is_end && !std::exchange(awaits_done_, true)) expect_done(clear_limit, false);
   std::string frame = keeper::encode(message);
-  if (place_ && keeper::is_counted(message)) sent_.push(frame);
-  if (!place_ || is_attached_) stream_->send(std::move(frame));
+  if (reattach_ && keeper::is_counted(message)) sent_.push(frame);
+  if (!reattach_ || is_attached_) stream_->send(std::move(frame));
 }
 
 /// Once more for a moment: where this process stood still itself, the answer may be in the socket.
@@ -225,7 +230,7 @@ void KeeperProcess::on_frame(Frame frame) {
   }
   auto message = keeper::decode_from_keeper(frame.bytes);
   if (!message) return stream_->close(message.error().message);
-  if (place_) {
+  if (reattach_) {
     Status known;
     if (const auto* received = std::get_if<keeper::Received>(&message.value())) {
       known = sent_.acknowledge(received->count);
@@ -273,7 +278,7 @@ void KeeperProcess::on_stream_closed(std::string reason) {
 
 /// A keeper that would wait for another agent while this one is here is of no use to anybody.
 void KeeperProcess::wait_for_end() {
-  if (place_) {
+  if (reattach_) {
     limit_.expires_after(kEndLimit);
     // A timer that has expired cannot be cancelled any more: it must not reach a keeper that is gone.
     limit_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {

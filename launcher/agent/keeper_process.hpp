@@ -7,7 +7,7 @@
 //   agents come back: start() ── listening socket ── connect, Attach ──> Started ──> both send what the other lacks
 //                     (replay: send(), note_*()) resume() ─┘
 //
-// With a Place, whatever is sent is kept until the keeper has it, so that the next life of this agent, which
+// With ReattachOptions, whatever is sent is kept until the keeper has it, so that the next life of this agent, which
 // replays what this one sent, can send the rest.
 
 #include <sys/types.h>
@@ -29,13 +29,13 @@
 #include "common/messages/frame.hpp"
 #include "common/messages/keeper.hpp"
 #include "common/messages/resend_queue.hpp"
-#include "launcher/agent/agent_books.hpp"
+#include "launcher/agent/agent_shell_state.hpp"
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/agent/spare_request.hpp"
 #include "launcher/process/account.hpp"
 #include "launcher/process/kept_stderr.hpp"
 #include "launcher/process/unique_fd.hpp"
-#include "launcher/storage/files_as.hpp"
+#include "launcher/storage/file_owner.hpp"
 
 namespace sgd::agent {
 
@@ -65,12 +65,13 @@ class KeeperProcess {
     std::function<void(keeper::FromKeeper)> on_message;
     std::function<void(Output)> on_output;                          ///< `run` is filled in by the owner.
     std::function<void(int signal, std::string reason)> on_closed;  ///< Last.
-    std::function<void()> on_attached = {};  ///< With a Place: it is there, and so are its descriptors.
-    /// With a Place, before on_closed: all that it wrote to its standard error. The last line is in the reason, too.
+    std::function<void()> on_attached = {};  ///< With ReattachOptions: it is there, and so are its descriptors.
+    /// With ReattachOptions, before on_closed: all that it wrote to its standard error. The last line is in the reason,
+    /// too.
     std::function<void(const std::string& text)> on_words = {};
   };
   /// Of a keeper that waits for the next life of its agent.
-  struct Place {
+  struct ReattachOptions {
     std::string socket;
     std::string mark;         ///< NAME=value in the environment of all below it.
     Duration wait{};          ///< How long it does.
@@ -79,31 +80,32 @@ class KeeperProcess {
     std::uint64_t number = 0;
   };
 
-  KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<Place> place = std::nullopt);
+  KeeperProcess(boost::asio::io_context& io, Handlers handlers, std::optional<ReattachOptions> reattach = std::nullopt);
   /// `program` is this program's own file. With an account, the keeper and all below it are that user's. `input`, above
   /// 2, becomes the keeper's standard input, unless agents come back; -1: none.
   [[nodiscard]] Status start(const std::string& program, const std::optional<process::Account>& account = std::nullopt,
                              int input = -1);
-  /// In place of start(), without a Place: one that was held ready, and is ours from now on.
+  /// In place of start(), without ReattachOptions: one that was held ready, and is ours from now on.
   [[nodiscard]] Status adopt(SpareKeeper spare);
   void send(const keeper::ToKeeper& message);
-  /// With a Place, when this process is about to end: whether the keeper has ended by then. It is killed if not.
+  /// With ReattachOptions, when this process is about to end: whether the keeper has ended by then. It is killed if
+  /// not.
   [[nodiscard]] bool ends_by(TimePoint until);
   /// The shared region and the memory checkpoint; empty before Started.
   [[nodiscard]] const std::vector<process::SharedFd>& descriptors() const { return descriptors_; }
   /// 0: not known, or none.
   [[nodiscard]] int pid() const { return pid_; }
-  [[nodiscard]] const Place& place() const { return *place_; }
+  [[nodiscard]] const ReattachOptions& reattach_options() const { return *reattach_; }
   /// This process has started it: what it leaves behind comes to us.
   [[nodiscard]] bool is_our_child() const { return is_our_child_; }
   /// NAME=value in the environment of all below one that somebody else has started; else empty.
   [[nodiscard]] const std::string& mark() const { return mark_; }
 
-  // With a Place, in a replay:
+  // With ReattachOptions, in a replay:
   void note_started() { was_started_ = true; }
   void note_message(const keeper::FromKeeper& message);
   [[nodiscard]] bool was_started() const { return was_started_; }
-  /// With a Place: what the next life needs of it, and in that life, before resume().
+  /// With ReattachOptions: what the next life needs of it, and in that life, before resume().
   [[nodiscard]] KeptKeeper kept() const;
   void restore(const KeptKeeper& kept);
   /// And after it; `owner`: whose it must be, where that is not our own. False: nobody is there.
@@ -127,18 +129,18 @@ class KeeperProcess {
   void reap();
 
   Handlers handlers_;
-  std::optional<Place> place_;
+  std::optional<ReattachOptions> reattach_;
   boost::asio::io_context& io_;
   std::shared_ptr<LocalStream> stream_;
   boost::asio::posix::stream_descriptor pidfd_;
-  boost::asio::steady_timer limit_;  ///< With a Place: of the attaching, then of the end.
+  boost::asio::steady_timer limit_;  ///< With ReattachOptions: of the attaching, then of the end.
   boost::asio::steady_timer clear_timer_;
   bool awaits_done_ = false;  ///< It is to end all ranks, or itself.
   bool is_closing_ = false;   ///< Itself.
   FrameReader reader_;
   std::vector<process::SharedFd> descriptors_;
   std::string close_reason_;
-  std::optional<process::KeptStderr> words_;  ///< With a Place: why it ends, if it can still say that.
+  std::optional<process::KeptStderr> words_;  ///< With ReattachOptions: why it ends, if it can still say that.
   int pid_ = 0;
   std::string mark_;
   std::optional<uid_t> user_;

@@ -28,15 +28,15 @@ bool has_cluster_key(uid_t uid, const std::string& folder) {
 
 }  // namespace
 
-KeyPlaces key_places(const std::string& identity_folder, const std::string& home) {
-  KeyPlaces places{net::identity_file(identity_folder), {"/var/lib/sgd-launch/coordinator"}};
-  if (!home.empty()) places.coordinators.push_back(home + "/.local/state/sgd-launch/coordinator");
-  return places;
+KeyPaths key_paths(const std::string& identity_folder, const std::string& home) {
+  KeyPaths paths{net::identity_file(identity_folder), {"/var/lib/sgd-launch/coordinator"}};
+  if (!home.empty()) paths.coordinators.push_back(home + "/.local/state/sgd-launch/coordinator");
+  return paths;
 }
 
-std::string open_key(uid_t uid, const KeyPlaces& places) {
-  if (is_owner(uid, places.identity)) return fmt::format("owns this node's key ({})", places.identity);
-  for (const std::string& folder : places.coordinators)
+std::string open_key(uid_t uid, const KeyPaths& paths) {
+  if (is_owner(uid, paths.identity)) return fmt::format("owns this node's key ({})", paths.identity);
+  for (const std::string& folder : paths.coordinators)
     if (has_cluster_key(uid, folder))
       return fmt::format("owns the state of a coordinator, with the cluster's key ({})", folder);
   return {};

@@ -20,7 +20,7 @@ void OutputRelay::pass(Output output) {
   is_ending_ = false;
   const std::size_t bytes = output.bytes().size();
   if (!stream_ && !connect()) {
-    say_trouble();
+    report_trouble();
     return handlers_.on_taken(output.run, bytes);
   }
   pieces_.push_back({output.run, bytes, std::move(output.chunk)});
@@ -59,7 +59,7 @@ bool OutputRelay::connect() {
   return true;
 }
 
-void OutputRelay::say_trouble() {
+void OutputRelay::report_trouble() {
   if (!std::exchange(is_in_trouble_, true))
     handlers_.on_trouble("what ranks say is not shown by the launcher here: " + trouble_);
 }

@@ -49,7 +49,7 @@ class OutputRelay {
   };
 
   [[nodiscard]] bool connect();
-  void say_trouble();
+  void report_trouble();
   void pump();
   void on_bytes(std::string_view bytes);
   [[nodiscard]] Status take(std::int64_t bytes);

@@ -47,7 +47,7 @@ Result<process::Account> RunAccounts::accept(const std::string& owner, Result<pr
   }
   const std::string key = rule_.identity.empty()
                               ? std::string()
-                              : open_key(found.value().uid, key_places(rule_.identity, found.value().home));
+                              : open_key(found.value().uid, key_paths(rule_.identity, found.value().home));
   if (!key.empty())
     return Error{fmt::format(
         "its owner's account {} {}, which no job may have: submit as somebody else, or keep the key elsewhere", owner,

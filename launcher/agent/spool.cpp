@@ -103,7 +103,7 @@ Status Spool::start(std::function<void(std::string)> on_warning) {
   auto store = shipping::FileStore::open(setup_.state_dir + "/files/store", setup_.files);
   if (!store) return store.error();
   store_ = std::move(store).value();
-  visit_folders(Visit::kStart);
+  scan_folders(ScanReason::kStart);
   link_.start(
       {[this] {
          sender_.on_open();
@@ -169,7 +169,7 @@ Status Spool::make_folder(const RunId& run, const std::optional<storage::FileOwn
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return system_error("cannot create " + folder);
   if (is_to_give(folder, owner))
     if (const Status given = give_run_folder(folder, *owner); !given) return given;
-  const storage::FilesAs as(storage::other_owner(folder));
+  const storage::ScopedFileOwner as(storage::other_owner(folder));
   std::error_code error;
   for (const char* name : kRunFolders) {
     fs::create_directories(folder + "/" + name, error);
@@ -177,22 +177,22 @@ Status Spool::make_folder(const RunId& run, const std::optional<storage::FileOwn
   }
   auto files = storage::RunFiles::open(folder_of(run), setup_.quota);
   if (!files) return files.error();
-  Place& place = places_[run];
+  RunFolder& place = folders_[run];
   place.files = std::move(files).value();
   place.life = folders_made_++;
   return {};
 }
 
 Status Spool::open(const RunId& run, const std::optional<storage::FileOwner>& owner) {
-  const auto known = places_.find(run);
+  const auto known = folders_.find(run);
   // One that an earlier life has left may be live by now as ours: then it was opened before its owner was known.
   const bool is_left = is_to_give(folder_of(run), owner);
-  if (known != places_.end() && known->second.is_live && !is_left) return {};
-  if (known == places_.end() || is_left)
+  if (known != folders_.end() && known->second.is_live && !is_left) return {};
+  if (known == folders_.end() || is_left)
     if (const Status made = make_folder(run, owner); !made) return made;
   std::error_code ignored;
   fs::remove(mark_of(run), ignored);
-  Place& place = places_.at(run);
+  RunFolder& place = folders_.at(run);
   place.is_live = true;
   sender_.add(run, place.files);
   return {};
@@ -235,8 +235,8 @@ void Spool::remember(const RunId& run, const std::string& remote) {
   if (!remotes_.contains(run)) {
     if (remotes_.size() >= kRemotesMax) {
       auto oldest = std::find_if(remembered_.begin(), remembered_.end(), [this](const RunId& other) {
-        const auto place = places_.find(other);
-        return place == places_.end() || !place->second.is_live;
+        const auto place = folders_.find(other);
+        return place == folders_.end() || !place->second.is_live;
       });
       if (oldest == remembered_.end()) oldest = remembered_.begin();
       remotes_.erase(*oldest);
@@ -264,8 +264,8 @@ cluster::FromAgent Spool::for_coordinator(cluster::FromAgent message) {
 
 void Spool::name_logs(const RunId& run, keeper::ToKeeper& message) const {
   auto* start = std::get_if<keeper::StartForkServer>(&message);
-  const auto place = places_.find(run);
-  if (start == nullptr || place == places_.end()) return;
+  const auto place = folders_.find(run);
+  if (start == nullptr || place == folders_.end()) return;
   start->log_path = fmt::format("{}/logs/fork-server-{}-{:08x}.log", folder_of(run), setup_.node, place->second.life);
 }
 
@@ -275,19 +275,19 @@ void Spool::end(const RunId& run) {
   fetcher_.forget(run);
   bringer_.forget(run);
   remove_tree_of(run);
-  const auto place = places_.find(run);
+  const auto place = folders_.find(run);
   // One that got no folder, as of an owner who has no account here, has nothing to send: its end need not be waited
   // for.
-  if (place == places_.end()) return link_.send(transfer::AllSent{run});
+  if (place == folders_.end()) return link_.send(transfer::AllSent{run});
   place->second.is_live = false;
   sender_.end(run);
 }
 
 void Spool::fetch(const RunId& run, const std::string& path, FileFetcher::Handlers handlers) {
-  const auto place = places_.find(run);
+  const auto place = folders_.find(run);
   const std::string own = folder_of(run) + "/";
   const std::string below = path.starts_with(own) ? path.substr(own.size()) : "";
-  if (place != places_.end() && transfer::check_restorable(below)) {
+  if (place != folders_.end() && transfer::check_restorable(below)) {
     sender_.spare(run, below.substr(below.rfind('/') + 1));
     auto done = [this, run, last = std::move(handlers.on_fetched)](const FileFetcher::Fetched& fetched) {
       sender_.spare(run, "");
@@ -336,16 +336,16 @@ void Spool::remove_old_trees() {
     }
     if (run.ends_with(shipping::kHalf)) run.resize(run.size() - std::string_view(shipping::kHalf).size());
     std::error_code ignored;
-    if (!places_.contains(run) && !remotes_.contains(run) && !fs::exists(folder_of(run), ignored)) remove_tree_of(run);
+    if (!folders_.contains(run) && !remotes_.contains(run) && !fs::exists(folder_of(run), ignored)) remove_tree_of(run);
   }
 }
 
 /// The folder is gone at once, its bytes after a while.
 void Spool::remove(const RunId& run) {
-  const auto place = places_.find(run);
-  if (place == places_.end() || place->second.is_live) return;
+  const auto place = folders_.find(run);
+  if (place == folders_.end() || place->second.is_live) return;
   const std::string gone = gone_name(runs_dir_);
-  places_.erase(place);
+  folders_.erase(place);
   std::error_code error;
   fs::rename(folder_of(run), gone, error);
   if (error) return on_warning_(fmt::format("cannot remove {}: {}", folder_of(run), error.message()));
@@ -363,9 +363,9 @@ void Spool::remove_bytes(const std::string& folder) {
 }
 
 void Spool::keep_for_later(const RunId& run, const std::string& reason) {
-  const auto place = places_.find(run);
-  if (place == places_.end() || place->second.is_live) return;
-  places_.erase(place);
+  const auto place = folders_.find(run);
+  if (place == folders_.end() || place->second.is_live) return;
+  folders_.erase(place);
   std::error_code ignored;
   if (!fs::exists(mark_of(run), ignored)) {
     std::string line = reason;
@@ -376,7 +376,7 @@ void Spool::keep_for_later(const RunId& run, const std::string& reason) {
 }
 
 /// What an earlier life has left, or was refused.
-void Spool::visit_folders(Visit why) {
+void Spool::scan_folders(ScanReason why) {
   std::error_code error;
   for (fs::directory_iterator entry(runs_dir_, error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {
@@ -384,30 +384,30 @@ void Spool::visit_folders(Visit why) {
     std::error_code ignored;
     const bool is_gone = name.starts_with(kGone);
     if (is_gone) remove_bytes(entry->path().string());
-    if (!is_gone && transfer::is_part(name) && entry->is_directory(ignored) && !places_.contains(name))
-      visit(name, why);
+    if (!is_gone && transfer::is_part(name) && entry->is_directory(ignored) && !folders_.contains(name))
+      scan_folder(name, why);
   }
   remove_old_trees();
   revisit_timer_.expires_after(setup_.revisit);
   revisit_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& ended) {
-    if (!ended && !alive.expired()) visit_folders(Visit::kTimer);
+    if (!ended && !alive.expired()) scan_folders(ScanReason::kTimer);
   });
 }
 
 /// There may be no other copy of what was refused. So its time is counted in visits of the timer: a clock that is set,
 /// or an agent that starts again and again, brings its end no closer.
-void Spool::visit(const RunId& run, Visit why) {
+void Spool::scan_folder(const RunId& run, ScanReason why) {
   const auto visits = visits_since_refusal(mark_of(run));
-  if (visits && why == Visit::kTimer) {
+  if (visits && why == ScanReason::kTimer) {
     if (*visits * setup_.revisit >= setup_.keep_refused) {
       on_warning_(fmt::format("{} is removed: the coordinator has not taken it", folder_of(run)));
-      places_[run] = {};
+      folders_[run] = {};
       return remove(run);
     }
     std::ofstream(mark_of(run), std::ios::app) << "tried again\n";
   }
   if (const Status made = make_folder(run, std::nullopt); !made) return on_warning_(made.error().message);
-  sender_.add(run, places_.at(run).files);
+  sender_.add(run, folders_.at(run).files);
   sender_.end(run);
 }
 

@@ -6,7 +6,7 @@
 //
 //   AgentShell ── localize(), for_coordinator() ──> paths of this node <──> paths of the coordinator
 //              ── look(), end(), fetch() ──> FileSender, FileFetcher ── FileLink ══ the coordinator's
-//              FileDesk
+//              FileService
 //
 // Folders of an earlier life of the agent are brought and removed like those of runs that have ended. What is
 // refused for good, for example since nobody knows the run any more, stays for a while (Setup::keep_refused)
@@ -29,8 +29,8 @@
 #include "launcher/agent/file_link.hpp"
 #include "launcher/agent/file_sender.hpp"
 #include "launcher/shipping/file_store.hpp"
+#include "launcher/storage/file_owner.hpp"
 #include "launcher/storage/file_thread.hpp"
-#include "launcher/storage/files_as.hpp"
 
 namespace sgd::agent {
 
@@ -92,7 +92,7 @@ class Spool {
   [[nodiscard]] std::string tree_of(const RunId& run) const { return trees_dir_ + "/" + run; }
 
  private:
-  struct Place {
+  struct RunFolder {
     std::shared_ptr<storage::RunFiles> files;
     std::uint32_t life = 0;  ///< Of the folder: names of two lives of it are never the same.
     bool is_live = false;
@@ -103,12 +103,12 @@ class Spool {
   void on_message(transfer::ToNode message, std::string bytes);
   [[nodiscard]] FileFetcher& fetcher_of(const std::string& path);
   [[nodiscard]] Status make_folder(const RunId& run, const std::optional<storage::FileOwner>& owner);
-  enum class Visit {
+  enum class ScanReason {
     kStart,  ///< Of an agent.
     kTimer,  ///< Setup::revisit is over.
   };
-  void visit_folders(Visit why);
-  void visit(const RunId& run, Visit why);
+  void scan_folders(ScanReason why);
+  void scan_folder(const RunId& run, ScanReason why);
   void remember(const RunId& run, const std::string& remote);
   void remove(const RunId& run);
   void remove_bytes(const std::string& folder);
@@ -122,7 +122,7 @@ class Spool {
   std::string runs_dir_;
   std::string trees_dir_;
   std::function<void(std::string)> on_warning_;
-  std::map<RunId, Place> places_;
+  std::map<RunId, RunFolder> folders_;
   std::map<RunId, std::string> remotes_;  ///< Run directories of the coordinator; facts may be told long after.
   std::deque<RunId> remembered_;          ///< Of remotes_, the oldest first.
   std::uint32_t folders_made_ = 0;

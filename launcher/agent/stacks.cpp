@@ -5,7 +5,7 @@
 #include "common/json/json_file.hpp"
 #include "launcher/process/account.hpp"
 #include "launcher/storage/beneath.hpp"
-#include "launcher/storage/files_as.hpp"
+#include "launcher/storage/file_owner.hpp"
 
 namespace sgd::agent {
 namespace {
@@ -36,7 +36,7 @@ void append(const storage::Beneath& folder, const std::string& name, const std::
 
 void keep_stacks(const std::string& run_dir, Generation generation, const std::map<Rank, int>& pids) {
   const auto owner = storage::other_owner(run_dir);
-  const storage::FilesAs as(owner);
+  const storage::ScopedFileOwner as(owner);
   const auto folder = storage::Beneath::open(run_dir);
   if (!folder) return;
   for (const auto& [rank, pid] : pids) {

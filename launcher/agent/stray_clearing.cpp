@@ -25,7 +25,7 @@ StrayClearing::StrayClearing(boost::asio::io_context& io, DeadKeeper dead, Handl
       handlers_(std::move(handlers)),
       timer_(io),
       orphans_({}, process::TreeKiller::Spares::kTrees),
-      strays_({dead_.place.mark, false, dead_.pid}) {}
+      strays_({dead_.reattach.mark, false, dead_.pid}) {}
 
 void StrayClearing::start() {
   deadline_ = process::monotonic_now() + limit;
@@ -57,7 +57,7 @@ std::string StrayClearing::look() {
   }
   if (dead_.was_our_child)
     if (const std::string orphans = look_for_orphans(); !orphans.empty()) left = orphans;
-  if (!dead_.place.mark.empty())
+  if (!dead_.reattach.mark.empty())
     if (const std::vector<process::ProcessEntry> strays = strays_.pass(); !strays.empty())
       left = undead(strays.front().pid);
   return left;
@@ -75,7 +75,7 @@ std::string StrayClearing::look_for_orphans() {
 
 void StrayClearing::end(const Status& cleared) {
   if (dead_.leaf) dead_.leaf->remove();
-  if (!dead_.place.socket.empty()) (void)::unlink(dead_.place.socket.c_str());
+  if (!dead_.reattach.socket.empty()) (void)::unlink(dead_.reattach.socket.c_str());
   handlers_.on_done(cleared, strays_.killed());
 }
 

@@ -22,7 +22,7 @@
 namespace sgd::agent {
 
 struct DeadKeeper {
-  KeeperProcess::Place place;
+  KeeperProcess::ReattachOptions reattach;
   bool was_our_child = false;
   int pid = 0;
   std::optional<process::CgroupLeaf> leaf = {};

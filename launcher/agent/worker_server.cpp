@@ -26,14 +26,14 @@ Status WorkerServer::listen(const RunId& run, const std::string& path,
   handlers.on_trouble = [this, run](const std::string& reason) {
     handlers_.on_dropped(fmt::format("run {}: links of its ranks: {}", run, reason));
   };
-  doors_[run] = {path, std::make_unique<process::AcceptLoop>(io_, std::move(listener).value(), std::move(handlers)),
-                 net::WorkMeter(work_share)};
+  listeners_[run] = {path, std::make_unique<process::AcceptLoop>(io_, std::move(listener).value(), std::move(handlers)),
+                     net::WorkMeter(work_share)};
   return {};
 }
 
 void WorkerServer::forget(const RunId& run) {
-  const auto door = doors_.extract(run);
-  if (!door.empty()) (void)::unlink(door.mapped().path.c_str());  // Ignoring: its folder goes, too.
+  const auto listener = listeners_.extract(run);
+  if (!listener.empty()) (void)::unlink(listener.mapped().path.c_str());  // Ignoring: its folder goes, too.
 }
 
 void WorkerServer::add(const RunId& run, uid_t user, process::UniqueFd socket) {
@@ -87,11 +87,11 @@ void WorkerServer::on_bytes(const std::shared_ptr<core::ConnectionId>& number, s
 
 /// Who has its links made and its lines read faster than its share waits, and holds up itself alone.
 Duration WorkerServer::charge(const RunId& run, Duration work) {
-  const auto door = doors_.find(run);
-  if (door == doors_.end()) return Duration::zero();
+  const auto listener = listeners_.find(run);
+  if (listener == listeners_.end()) return Duration::zero();
   const TimePoint now = std::chrono::steady_clock::now();
-  door->second.meter.charge(now, work);
-  const Duration wait = door->second.meter.wait(now);
+  listener->second.meter.charge(now, work);
+  const Duration wait = listener->second.meter.wait(now);
   if (wait == Duration::zero()) return wait;
   const auto ranks = std::count_if(connections_.begin(), connections_.end(),
                                    [&](const auto& one) { return one.second.greeted && one.second.run == run; });
@@ -226,7 +226,7 @@ void WorkerServer::drop(core::ConnectionId id, const std::string& reason) {
 }
 
 void WorkerServer::stop() {
-  while (!doors_.empty()) forget(RunId(doors_.begin()->first));
+  while (!listeners_.empty()) forget(RunId(listeners_.begin()->first));
   wait_timer_.cancel();
   for (auto& [id, connection] : connections_) {
     connection.process.reset();

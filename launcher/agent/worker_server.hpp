@@ -24,7 +24,7 @@
 #include "common/base/time.hpp"
 #include "common/messages/link.hpp"
 #include "common/messages/resend_queue.hpp"
-#include "launcher/agent/agent_books.hpp"
+#include "launcher/agent/agent_shell_state.hpp"
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/core/agent_io.hpp"
 #include "launcher/net/work_meter.hpp"
@@ -60,7 +60,7 @@ class WorkerServer {
   /// Listens at `path` for ranks of `run`, who are `owner` (nothing: we). What was there is removed.
   [[nodiscard]] Status listen(const RunId& run, const std::string& path,
                               const std::optional<process::SocketOwner>& owner = {});
-  [[nodiscard]] bool listens(const RunId& run) const { return doors_.contains(run); }
+  [[nodiscard]] bool listens(const RunId& run) const { return listeners_.contains(run); }
   /// No new links to the run.
   void forget(const RunId& run);
   void send(core::ConnectionId connection, const link::ToWorker& message, std::vector<process::SharedFd> descriptors);
@@ -103,7 +103,7 @@ class WorkerServer {
     std::unique_ptr<boost::asio::posix::stream_descriptor> process;  ///< While it is waited for: its pidfd.
   };
 
-  struct Door {
+  struct RunListener {
     std::string path;
     std::unique_ptr<process::AcceptLoop> accepts;
     net::WorkMeter meter;
@@ -124,7 +124,7 @@ class WorkerServer {
 
   boost::asio::io_context& io_;
   Handlers handlers_;
-  std::map<RunId, Door> doors_;
+  std::map<RunId, RunListener> listeners_;
   boost::asio::steady_timer wait_timer_;
   std::map<core::ConnectionId, Connection> connections_;
   core::ConnectionId next_ = 1;

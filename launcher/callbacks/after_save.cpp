@@ -22,7 +22,7 @@ SavedCheckpoint saved_of(const Json& event) {
 
 }  // namespace
 
-std::vector<SavedCheckpoint> left_by_the_life_before(const std::string& run_dir) {
+std::vector<SavedCheckpoint> pending_checkpoints(const std::string& run_dir) {
   std::vector<SavedCheckpoint> saved;
   std::set<std::string> had;
   std::ifstream file(run_dir + "/events.jsonl");
@@ -49,7 +49,7 @@ AfterSave::~AfterSave() {
 void AfterSave::begin(const RunId& run, const std::string& run_dir) {
   run_ = run;
   run_dir_ = run_dir;
-  for (SavedCheckpoint& saved : left_by_the_life_before(run_dir)) add(std::move(saved));
+  for (SavedCheckpoint& saved : pending_checkpoints(run_dir)) add(std::move(saved));
 }
 
 void AfterSave::on_event(const Json& event) {
@@ -63,9 +63,9 @@ void AfterSave::add(SavedCheckpoint saved) {
   // Not within the call: what is told here is written where this was heard from.
   later([this, left_out] {
     if (left_out)
-      tell(*left_out, "left_out",
-           fmt::format("{} others wait for their turn: it takes longer than the time between two",
-                       SaveQueue::kWaitingMax));
+      notify(*left_out, "left_out",
+             fmt::format("{} others wait for their turn: it takes longer than the time between two",
+                         SaveQueue::kWaitingMax));
     start_next();
   });
 }
@@ -94,11 +94,11 @@ void AfterSave::finish(const std::string& text) {
   handlers_.spare(queue_.paths());
   const Json report = Json::parse(text, nullptr, false);
   const std::string state = read_or(report, "state", "failed");
-  if (saved) tell(*saved, state.c_str(), state == "done" ? "" : read_or(report, "message", "its guard was killed"));
+  if (saved) notify(*saved, state.c_str(), state == "done" ? "" : read_or(report, "message", "its guard was killed"));
   start_next();
 }
 
-void AfterSave::tell(const SavedCheckpoint& saved, const char* state, const std::string& message) {
+void AfterSave::notify(const SavedCheckpoint& saved, const char* state, const std::string& message) {
   Json event = {
       {"event", "after_save"}, {"path", saved.path}, {"step", saved.step}, {"epoch", saved.epoch}, {"state", state}};
   if (!message.empty()) event["message"] = message;

@@ -26,7 +26,7 @@
 namespace sgd::callbacks {
 
 /// Those in `run_dir` that have not had their turn, by its events, and are there; oldest first.
-[[nodiscard]] std::vector<SavedCheckpoint> left_by_the_life_before(const std::string& run_dir);
+[[nodiscard]] std::vector<SavedCheckpoint> pending_checkpoints(const std::string& run_dir);
 
 class AfterSave {
  public:
@@ -56,7 +56,7 @@ class AfterSave {
   void start_next();
   void start(const SavedCheckpoint& saved);
   void finish(const std::string& report);
-  void tell(const SavedCheckpoint& saved, const char* state, const std::string& message);
+  void notify(const SavedCheckpoint& saved, const char* state, const std::string& message);
   void later(std::function<void()> work);
 
   boost::asio::io_context& io_;

@@ -68,7 +68,7 @@ class ExecGuard {
   void drop(const std::string& why);
   void wait_for_launcher();
   void tell_left();
-  void tell(const std::string& text) const;
+  void notify(const std::string& text) const;
   [[nodiscard]] std::string log() const { return files_.shown + "/" + front_ + ".log"; }
 
   GuardFiles files_;
@@ -90,7 +90,7 @@ class ExecGuard {
   bool is_dropped_ = false;
 };
 
-void ExecGuard::tell(const std::string& text) const {
+void ExecGuard::notify(const std::string& text) const {
   const std::string whole = fmt::format("callback exec ({}): {}", command_.empty() ? "" : command_.front(), text);
   // Ignoring: a launcher that is gone hears nothing.
   (void)::send(process::kControlFd, whole.data(), std::min(whole.size(), kToldBytesMax), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -249,7 +249,7 @@ bool ExecGuard::has_ended() {
   (void)process::kill_descendants({}, kKillLimit);  // Ignoring: what does not die now is the kernel's.
   if (was_done && is_good) return true;
   if (was_done) {
-    tell(fmt::format("{} after it had read everything; what it wrote is in {}", how, log()));
+    notify(fmt::format("{} after it had read everything; what it wrote is in {}", how, log()));
     return true;
   }
   drop(fmt::format("{} before {}; what it wrote is in {}", how,
@@ -272,7 +272,7 @@ void ExecGuard::take_back() {
 void ExecGuard::drop(const std::string& why) {
   if (std::exchange(is_dropped_, true)) return;
   input_.reset();
-  tell(why + (is_run_over_ ? "" : "; the run goes on without it"));
+  notify(why + (is_run_over_ ? "" : "; the run goes on without it"));
   (void)process::kill_descendants({}, kKillLimit);  // Ignoring: what does not die now is the kernel's.
   pidfd_.reset();
   take_back();
@@ -290,7 +290,7 @@ void ExecGuard::wait_for_launcher() {
 
 void ExecGuard::tell_left() {
   const std::int64_t left = stream_.left();
-  if (left > 0) tell(fmt::format("{} of {} lines were not given to it", left, left + stream_.given_lines()));
+  if (left > 0) notify(fmt::format("{} of {} lines were not given to it", left, left + stream_.given_lines()));
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ void ExecProcess::send(char byte) {
   (void)::send(socket_.native_handle(), &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void ExecProcess::nudge() {
+void ExecProcess::wake() {
   send('n');
 }
 

@@ -33,7 +33,7 @@ class ExecProcess {
   [[nodiscard]] Status start(const std::string& program, const std::string& run_dir,
                              const std::vector<std::string>& words);
   /// Lines were written.
-  void nudge();
+  void wake();
   /// The run has ended, and all its lines are written. `done` when guard and program are gone.
   void end(std::function<void()> done);
   /// Nobody waits for it any more: the guard ends the program soon.

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "common/json/lenient.hpp"
+#include "launcher/process/caught_signals.hpp"
 #include "launcher/process/clock.hpp"
-#include "launcher/process/heard_signals.hpp"
 #include "launcher/process/random_seed.hpp"
 
 namespace sgd::cli {
@@ -16,8 +16,8 @@ ClusterLine::ClusterLine(net::Address coordinator, std::shared_ptr<const net::Tl
     : coordinator_(std::move(coordinator)),
       signals_(io_),
       link_(io_, coordinator_, core::Random(process::random_seed()), std::move(tls)) {
-  process::hear_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2});
-  hear_signals();
+  process::catch_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2});
+  catch_signals();
   link_.start({[this] { is_open_ = true; },
                [this](const Json& message) {
                  if (read_or(message, "id", 0) == asked_) answer_ = message;
@@ -29,11 +29,11 @@ ClusterLine::ClusterLine(net::Address coordinator, std::shared_ptr<const net::Tl
                }});
 }
 
-void ClusterLine::hear_signals() {
+void ClusterLine::catch_signals() {
   signals_.async_wait([this](const boost::system::error_code& error, int signal) {
     if (error) return;
     heard_.push_back(signal);
-    hear_signals();
+    catch_signals();
   });
 }
 

@@ -35,7 +35,7 @@ class ClusterLine {
  private:
   template <class Done>
   void run_until(TimePoint deadline, const Done& done);
-  void hear_signals();
+  void catch_signals();
 
   net::Address coordinator_;
   boost::asio::io_context io_{1};

@@ -195,10 +195,10 @@ class Parser {
     const std::optional<std::string> near = json::nearest(letters(name), words);
     if (near && instead.contains(*near))
       return diagnostics_.error(name, 0, 0, fmt::format("unknown option; did you mean {}=VALUE?", instead.at(*near)));
-    diagnostics_.error(
-        name, 0, 0,
-        near ? fmt::format("unknown option; did you mean --{}?", *near)
-             : fmt::format("unknown option; see sgd-launch {}{}--help", verb_, verb_.empty() ? "" : " "));
+    diagnostics_.error(name, 0, 0,
+                       near
+                           ? fmt::format("unknown option; did you mean --{}?", *near)
+                           : fmt::format("unknown option; see sgd-launch {}{}--help", verb_, verb_.empty() ? "" : " "));
   }
 
   const std::vector<Option>& options_;

@@ -123,18 +123,18 @@ doctor::Cluster ask_about(const net::Address& address) {
 doctor::Facts facts_here(const std::string& runs, const std::optional<net::Address>& coordinator) {
   const char* search_path = std::getenv("PATH");
   const char* temporary = std::getenv("TMPDIR");
-  doctor::Places places;
-  places.folders = {{"runs", runs},
-                    {"temporary files", temporary != nullptr && *temporary != '\0' ? temporary : "/tmp"},
-                    {"sockets", process::runtime_place()}};
+  doctor::FactSources sources;
+  sources.folders = {{"runs", runs},
+                     {"temporary files", temporary != nullptr && *temporary != '\0' ? temporary : "/tmp"},
+                     {"sockets", process::runtime_place()}};
   std::error_code error;
   for (const auto& [what, path] :
        {std::pair("the coordinator", coordinator_state_dir()), {"the agent", agent_state_dir()}})
-    if (std::filesystem::is_directory(path, error)) places.folders.emplace_back(what, path);
-  places.account = user_name();
-  places.worker = worker_program();
-  places.search_path = search_path == nullptr ? "" : search_path;
-  doctor::Facts facts = doctor::read_facts(places);
+    if (std::filesystem::is_directory(path, error)) sources.folders.emplace_back(what, path);
+  sources.account = user_name();
+  sources.worker = worker_program();
+  sources.search_path = search_path == nullptr ? "" : search_path;
+  doctor::Facts facts = doctor::read_facts(sources);
   facts.version = SGD_VERSION;
   facts.certificates = certificates_here();
   if (coordinator) facts.cluster = ask_about(*coordinator);

@@ -26,8 +26,8 @@ Result<std::string> folder_of(const std::string& name, const std::string& job_fo
 std::optional<storage::RunOrigin> find_origin(job::LoadResult& loaded) {
   if (!loaded.job || loaded.job->resume_from.empty()) return std::nullopt;
   const auto error = [&](const std::string& message) {
-    const job::Spot spot = job::find_spot(loaded.given.place, loaded.source, "resume_from");
-    loaded.diagnostics.error(spot.source, spot.value.line, spot.value.column,
+    const job::SourceLocation location = job::find_location(loaded.given.source_map, loaded.source, "resume_from");
+    loaded.diagnostics.error(location.source, location.value.line, location.value.column,
                              fmt::format("{}: {}", json::quote("resume_from"), message));
     return std::nullopt;
   };

@@ -34,7 +34,7 @@ FirstNode::Gathered FirstNode::gather() {
   for (;;) {
     if (const auto signal = line.take_signal()) {
       if (!is_user_signal(*signal)) return end(exit_code::kSignalBase + *signal);
-      launcher_.say_not_passed(*signal, "the run has not started");
+      launcher_.print_not_passed(*signal, "the run has not started");
     }
     if (const auto refusal = launcher_.children().refusal()) {
       if (gives_way(refusal->words)) return Gathered::kIsAnother;
@@ -64,9 +64,9 @@ std::optional<FirstNode::Gathered> FirstNode::look_for_nodes(ClusterLine& line) 
   if (count >= plan.least) {
     if (!last_call_) last_call_ = now + plan.last_call;
     if (now >= *last_call_) return Gathered::kEnough;
-    launcher_.say_waiting(fmt::format("{} of at most {} nodes are here, enough to begin; more may come within {}",
-                                      count, plan.most, format_duration(plan.last_call)),
-                          "");
+    launcher_.print_waiting(fmt::format("{} of at most {} nodes are here, enough to begin; more may come within {}",
+                                        count, plan.most, format_duration(plan.last_call)),
+                            "");
     return std::nullopt;
   }
   last_call_.reset();
@@ -76,9 +76,9 @@ std::optional<FirstNode::Gathered> FirstNode::look_for_nodes(ClusterLine& line) 
     return end(refuse(exit_code::kNotPlaced,
                       fmt::format("{} of {} nodes came to {} within {}{}", count, plan.least, to_text(plan.head),
                                   format_duration(plan.join_limit), missing(there))));
-  launcher_.say_waiting(fmt::format("{} of {} nodes are at {}, waiting for {} more{}", count, plan.least,
-                                    to_text(plan.head), plan.least - count, missing(there)),
-                        launcher_.so_far() + refused_twin());
+  launcher_.print_waiting(fmt::format("{} of {} nodes are at {}, waiting for {} more{}", count, plan.least,
+                                      to_text(plan.head), plan.least - count, missing(there)),
+                          launcher_.so_far() + refused_twin());
   return std::nullopt;
 }
 

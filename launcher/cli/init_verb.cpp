@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kUnit = "/usr/lib/systemd/system/sgd-launch-coordinator.service";
 
-void say(bool is_new, const std::string& what, const std::string& where) {
+void print_item(bool is_new, const std::string& what, const std::string& where) {
   fmt::print("{} {}: {}\n", is_new ? "made" : "kept", what, where);
 }
 
@@ -111,7 +111,7 @@ Status init(const std::string& state_dir, const std::vector<std::string>& hosts)
   if (!is_new_user) return is_new_user.error();
   if (has_own.value())
     if (const Status named = check_hosts(own, hosts); !named) return named;
-  say(is_new_ca, "the cluster's authority", net::ca_folder(state_dir));
+  print_item(is_new_ca, "the cluster's authority", net::ca_folder(state_dir));
   if (!has_own.value()) {
     std::vector<std::string> names = hosts;
     if (std::find(names.begin(), names.end(), host_name()) == names.end()) names.push_back(host_name());
@@ -119,10 +119,10 @@ Status init(const std::string& state_dir, const std::vector<std::string>& hosts)
                                          own, net::unix_now_s());
     if (!made) return made.error();
   }
-  say(!has_own.value(), "the coordinator's identity", own);
+  print_item(!has_own.value(), "the coordinator's identity", own);
   if (is_new_user.value())
     if (const Status made = make_administrator(state_dir, ca.value(), user); !made) return made;
-  say(is_new_user.value(), fmt::format("the identity of {}, an administrator", user_name()), user);
+  print_item(is_new_user.value(), fmt::format("the identity of {}, an administrator", user_name()), user);
   return {};
 }
 

@@ -37,7 +37,7 @@ void LocalCallbacks::begin(const Run& run) {
     programs_.push_back(std::move(program));
   }
   begin_after_save(run);
-  nudge();
+  wake();
 }
 
 void LocalCallbacks::begin_after_save(const Run& run) {
@@ -50,19 +50,19 @@ void LocalCallbacks::begin_after_save(const Run& run) {
   after_save_->begin(run.id, run.directory);
 }
 
-void LocalCallbacks::nudge() {
+void LocalCallbacks::wake() {
   if (files_) files_->on_grown();
-  for (const auto& program : programs_) program->nudge();
+  for (const auto& program : programs_) program->wake();
 }
 
 void LocalCallbacks::on_event(const nlohmann::ordered_json& event) {
   if (after_save_) after_save_->on_event(event);
-  for (const auto& program : programs_) program->nudge();
+  for (const auto& program : programs_) program->wake();
 }
 
 void LocalCallbacks::on_metrics(const nlohmann::ordered_json& metrics) {
   printer_.print(metrics);
-  nudge();
+  wake();
 }
 
 void LocalCallbacks::end(bool succeeded, std::function<void()> done) {
@@ -71,11 +71,11 @@ void LocalCallbacks::end(bool succeeded, std::function<void()> done) {
   if (files_) files_->end(succeeded, [this] { on_one_done(); });
   for (const auto& program : programs_) program->end([this] { on_one_done(); });
   if (after_save_) after_save_->end([this] { on_one_done(); });
-  if (!programs_.empty() || after_save_) say_waiting();
+  if (!programs_.empty() || after_save_) print_waiting();
   on_one_done();
 }
 
-void LocalCallbacks::say_waiting() {
+void LocalCallbacks::print_waiting() {
   patience_.expires_after(kSilence);
   patience_.async_wait([this](const boost::system::error_code& error) {
     if (!error && done_)

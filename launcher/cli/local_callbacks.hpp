@@ -44,10 +44,10 @@ class LocalCallbacks {
 
  private:
   void begin_after_save(const Run& run);
-  void nudge();
+  void wake();
   void on_one_done();
   void warn(const std::string& message);
-  void say_waiting();
+  void print_waiting();
 
   boost::asio::io_context& io_;
   Console& console_;

@@ -15,8 +15,8 @@
 #include "launcher/core/claims.hpp"
 #include "launcher/core/failure.hpp"
 #include "launcher/net/embedded_link.hpp"
+#include "launcher/process/caught_signals.hpp"
 #include "launcher/process/cpu_quota.hpp"
-#include "launcher/process/heard_signals.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -42,7 +42,7 @@ LocalExperiment::LocalExperiment(const RunOptions& options, core::RunDefinition 
       status_timer_(io_),
       end_timer_(io_),
       timeout_(io_) {
-  process::hear_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGQUIT});
+  process::catch_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGQUIT});
 }
 
 int LocalExperiment::run() {

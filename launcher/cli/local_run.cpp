@@ -19,10 +19,10 @@
 #include "launcher/cli/program_files.hpp"
 #include "launcher/core/process_rules.hpp"
 #include "launcher/net/embedded_link.hpp"
+#include "launcher/process/caught_signals.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/cpu_quota.hpp"
 #include "launcher/process/cpu_set.hpp"
-#include "launcher/process/heard_signals.hpp"
 #include "launcher/storage/run_succession.hpp"
 #include "launcher/warm/warm_server.hpp"
 
@@ -51,7 +51,7 @@ LocalRun::LocalRun(const RunOptions& options, job::JobSpec job, storage::RunPlac
       signals_(io_),
       status_timer_(io_),
       timeout_(io_) {
-  process::hear_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH});
+  process::catch_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH});
 }
 
 int LocalRun::run() {
@@ -60,7 +60,7 @@ int LocalRun::run() {
     console_.complain("error", prepared.error().message);
     return exit_code::kUsage;
   }
-  say_beginning();
+  print_beginning();
   wait_signal();
   tick_status();
   if (options_.timeout) {
@@ -80,7 +80,7 @@ int LocalRun::run() {
   return outcome_ ? outcome_->exit_code : exit_code::kFailed;
 }
 
-void LocalRun::say_beginning() {
+void LocalRun::print_beginning() {
   std::string from;
   if (origin_)
     from = fmt::format("begins with step {} of {}; ", origin_->history.newest.step, as_typed(origin_->checkpoint));

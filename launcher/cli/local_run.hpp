@@ -56,7 +56,7 @@ class LocalRun {
   [[nodiscard]] Status open_directory();
   [[nodiscard]] Status record_resumption();
   [[nodiscard]] Status begin_from_origin();
-  void say_beginning();
+  void print_beginning();
   void submit();
   [[nodiscard]] Status start_node(int index);
   [[nodiscard]] coordinator::RunObserver observer();

@@ -10,8 +10,8 @@
 #include "common/json/lenient.hpp"
 #include "launcher/callbacks/feed.hpp"
 #include "launcher/callbacks/run_callbacks.hpp"
-#include "launcher/cli/passing_folder.hpp"
 #include "launcher/cli/run_fetch.hpp"
+#include "launcher/cli/scratch_folder.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -43,7 +43,7 @@ Result<std::string> write_reports(const nlohmann::json& callback, const std::str
 }
 
 int export_metrics(const NamedRun& run, const std::string& shape, const std::string& folder) {
-  std::optional<PassingFolder> here;
+  std::optional<ScratchFolder> here;
   std::string source = run.directory;
   if (run.cluster) {
     here.emplace("sgd-metrics");

@@ -108,22 +108,22 @@ std::string NodeLauncher::so_far() const {
   return fmt::format(" ({} so far)", format_duration(std::chrono::floor<std::chrono::seconds>(waited())));
 }
 
-void NodeLauncher::say(const std::string& text, bool is_trouble) const {
+void NodeLauncher::print(const std::string& text, bool is_trouble) const {
   const std::string shown = for_terminal(text, Steering::kNone);
   if (console_ != nullptr) return console_->narrate("sgd-launch: " + shown, is_trouble);
   if (!options_.quiet || is_trouble) fmt::print(stderr, "sgd-launch: {}\n", shown);
 }
 
-void NodeLauncher::say_waiting(const std::string& what, const std::string& more) {
+void NodeLauncher::print_waiting(const std::string& what, const std::string& more) {
   const TimePoint now = process::monotonic_now();
   if (what == said_ && now - said_at_ < kSayAgain) return;
   said_ = what;
   said_at_ = now;
-  say(what + more, true);
+  print(what + more, true);
 }
 
-void NodeLauncher::say_not_passed(int signal, const std::string& why) const {
-  say(fmt::format("warning: signal {} is not passed on: {}", core::signal_words(signal), why), true);
+void NodeLauncher::print_not_passed(int signal, const std::string& why) const {
+  print(fmt::format("warning: signal {} is not passed on: {}", core::signal_words(signal), why), true);
 }
 
 }  // namespace sgd::cli

@@ -8,8 +8,8 @@
 
 #include "launcher/cli/cluster_line.hpp"
 #include "launcher/cli/console.hpp"
-#include "launcher/cli/passing_folder.hpp"
 #include "launcher/cli/run_options.hpp"
+#include "launcher/cli/scratch_folder.hpp"
 #include "launcher/process/runtime_dir.hpp"
 #include "launcher/rendezvous/daemon_children.hpp"
 #include "launcher/rendezvous/membership.hpp"
@@ -46,13 +46,13 @@ class NodeLauncher {
   [[nodiscard]] std::string so_far() const;
 
   /// From here on it is said there; null: on stderr.
-  void say_on(Console* console) { console_ = console; }
+  void set_console(Console* console) { console_ = console; }
   /// `is_trouble`: also where only failures and waits are to be told.
-  void say(const std::string& text, bool is_trouble = false) const;
+  void print(const std::string& text, bool is_trouble = false) const;
   /// At most once in kSayAgain, unless it is new.
-  void say_waiting(const std::string& what, const std::string& more);
+  void print_waiting(const std::string& what, const std::string& more);
   /// One that ends nothing, and that nobody can be told of now.
-  void say_not_passed(int signal, const std::string& why) const;
+  void print_not_passed(int signal, const std::string& why) const;
 
  private:
   [[nodiscard]] Result<std::string> secret() const;
@@ -66,7 +66,7 @@ class NodeLauncher {
   int workers_here_;
   bool is_head_ = false;
   std::string node_;
-  PassingFolder folder_{"sgd-nodes"};
+  ScratchFolder folder_{"sgd-nodes"};
   std::optional<process::RuntimeDir> sockets_;
   Console* console_ = nullptr;
   rendezvous::Folders folders_;

@@ -26,7 +26,7 @@ int OtherNode::take_part() {
   ClusterLine line = launcher_.line();
   if (launcher_.output_socket().empty()) {
     const int code = follow(line);
-    say_ending();
+    print_ending();
     return code;
   }
   Console console(line.io(), detect_style(launcher_.options().no_color, launcher_.options().quiet));
@@ -34,16 +34,16 @@ int OtherNode::take_part() {
                        launcher_.workers_here()};
   auto output = OwnOutput::listen(line.io(), console, std::move(place));
   if (!output) return refuse(exit_code::kFailed, output.error().message);
-  launcher_.say_on(&console);
+  launcher_.set_console(&console);
   const int code = follow(line);
   show_rest(line, console, *output.value());
-  say_ending();
-  launcher_.say_on(nullptr);
+  print_ending();
+  launcher_.set_console(nullptr);
   return code;
 }
 
-void OtherNode::say_ending() const {
-  if (!ending_.empty()) launcher_.say(ending_, !has_succeeded_);
+void OtherNode::print_ending() const {
+  if (!ending_.empty()) launcher_.print(ending_, !has_succeeded_);
 }
 
 /// What ranks here have said last is on its way when the run has ended. Where it was ended by force, what is here is
@@ -85,7 +85,7 @@ std::optional<int> OtherNode::follow_run(ClusterLine& line) {
   const auto answer = line.ask(question, was_there_ ? kAskLimit : NodeLauncher::kDialLimit);
   if (!answer) return on_lost(answer.error().message);
   if (!std::exchange(was_there_, true))
-    launcher_.say(fmt::format("{} has reached {}", launcher_.node(), to_text(launcher_.plan().head)));
+    launcher_.print(fmt::format("{} has reached {}", launcher_.node(), to_text(launcher_.plan().head)));
   launcher_.children().settled();
   lost_at_ = {};
   if (run_.empty()) {
@@ -106,16 +106,16 @@ void OtherNode::look_for_run(const Json& answer) {
   if (!runs.empty()) {
     run_ = read_or(runs.front(), "run", "");
     const int workers = launcher_.workers_here();
-    return launcher_.say(fmt::format("run {}: {} worker{} here, {}results at node 0", run_, workers,
-                                     workers == 1 ? "" : "s",
-                                     launcher_.options().output_at_first ? "output and " : ""));
+    return launcher_.print(fmt::format("run {}: {} worker{} here, {}results at node 0", run_, workers,
+                                       workers == 1 ? "" : "s",
+                                       launcher_.options().output_at_first ? "output and " : ""));
   }
   if (launcher_.waited() < NodeLauncher::kQuiet) return;
   const std::string words = launcher_.children().last_words("agent");
   const bool is_refused = words.find("refused: ") != std::string::npos;
   const bool is_told = is_refused || launcher_.waited() >= NodeLauncher::kSayAgain;
-  launcher_.say_waiting(is_refused ? "node 0 does not take this launcher yet" : "waiting for the other nodes",
-                        is_told && !words.empty() ? fmt::format("; the agent here says: {}", words) : "");
+  launcher_.print_waiting(is_refused ? "node 0 does not take this launcher yet" : "waiting for the other nodes",
+                          is_told && !words.empty() ? fmt::format("; the agent here says: {}", words) : "");
 }
 
 std::optional<int> OtherNode::on_lost(const std::string& why) {
@@ -133,7 +133,7 @@ std::optional<int> OtherNode::on_lost(const std::string& why) {
     return refuse(exit_code::kNotPlaced,
                   fmt::format("node 0 was not reached at {} within {}: {}", head, format_duration(limit), reason));
   if (launcher_.waited() > NodeLauncher::kDialLimit)
-    launcher_.say_waiting(fmt::format("waiting for node 0 at {}: {}", head, reason), launcher_.so_far());
+    launcher_.print_waiting(fmt::format("waiting for node 0 at {}: {}", head, reason), launcher_.so_far());
   return std::nullopt;
 }
 
@@ -145,8 +145,8 @@ std::optional<int> OtherNode::on_signal(ClusterLine& line, int signal) {
   }
   if (++signals_ > 1 || run_.empty()) return exit_code::kSignalBase + signal;
   if (launcher_.plan().least < launcher_.plan().most) return leave(line, signal);
-  launcher_.say(fmt::format("signal {}: stopping the run on all nodes; once more to leave at once",
-                            process::signal_name(signal)));
+  launcher_.print(fmt::format("signal {}: stopping the run on all nodes; once more to leave at once",
+                              process::signal_name(signal)));
   (void)line.ask({{"request", "stop"}, {"run", run_}, {"why", "signal"}, {"signal", signal}, {"at_once", false}},
                  kAskLimit);  // Ignoring: who does not answer is seen as lost.
   return std::nullopt;
@@ -154,15 +154,15 @@ std::optional<int> OtherNode::on_signal(ClusterLine& line, int signal) {
 
 /// To the ranks on all nodes, as on one machine.
 void OtherNode::pass_signal(ClusterLine& line, int signal) {
-  if (run_.empty()) return launcher_.say_not_passed(signal, "the run has not started");
+  if (run_.empty()) return launcher_.print_not_passed(signal, "the run has not started");
   const auto answer = line.ask({{"request", "signal"}, {"run", run_}, {"signal", signal}}, kAskLimit);
-  if (!answer) return launcher_.say_not_passed(signal, answer.error().message);
-  if (!read_or(answer.value(), "ok", false)) launcher_.say_not_passed(signal, read_or(answer.value(), "error", ""));
+  if (!answer) return launcher_.print_not_passed(signal, answer.error().message);
+  if (!read_or(answer.value(), "ok", false)) launcher_.print_not_passed(signal, read_or(answer.value(), "error", ""));
 }
 
 int OtherNode::leave(ClusterLine& line, int signal) {
-  launcher_.say(fmt::format("signal {}: this node leaves, the run goes on without it; once more to leave at once",
-                            process::signal_name(signal)));
+  launcher_.print(fmt::format("signal {}: this node leaves, the run goes on without it; once more to leave at once",
+                              process::signal_name(signal)));
   launcher_.children().terminate("agent");
   const TimePoint deadline = process::monotonic_now() + kLeaveLimit;
   while (launcher_.children().pid("agent") != 0 && process::monotonic_now() < deadline) {

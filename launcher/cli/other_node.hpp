@@ -27,7 +27,7 @@ class OtherNode {
 
   [[nodiscard]] int follow(ClusterLine& line);
   void show_rest(ClusterLine& line, Console& console, OwnOutput& output);
-  void say_ending() const;
+  void print_ending() const;
   [[nodiscard]] int refused(const rendezvous::DaemonChildren::Refusal& refusal) const;
   [[nodiscard]] std::optional<int> follow_run(ClusterLine& line);
   void look_for_run(const Json& answer);

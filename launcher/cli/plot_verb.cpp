@@ -7,11 +7,11 @@
 #include "common/exit_codes.hpp"
 #include "launcher/cli/json_lines.hpp"
 #include "launcher/cli/metric_series.hpp"
-#include "launcher/cli/passing_folder.hpp"
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/plot_output.hpp"
 #include "launcher/cli/run_fetch.hpp"
 #include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/scratch_folder.hpp"
 #include "launcher/cli/terminal_text.hpp"
 #include "launcher/cli/verbs.hpp"
 
@@ -57,7 +57,7 @@ int plot_verb(const std::vector<std::string>& arguments) {
                                  }},
                                 arguments);
   if (!run.is_named) return run.exit_code;
-  std::optional<PassingFolder> here;
+  std::optional<ScratchFolder> here;
   if (run.cluster) {
     here.emplace("sgd-metrics");
     if (here->path().empty()) return refuse(exit_code::kFailed, system_error("cannot make a folder in /tmp").message);

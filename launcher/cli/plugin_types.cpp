@@ -10,7 +10,7 @@
 
 #include "common/job/cross_checks.hpp"
 #include "launcher/cli/program_files.hpp"
-#include "launcher/process/ask_program.hpp"
+#include "launcher/process/capture_output.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -18,8 +18,8 @@ namespace {
 constexpr Duration kWorkerPatience =
     std::chrono::seconds(60);  // LibTorch comes from a cold disk, and what plug-ins need, too.
 
-Result<process::Said> run_to_its_end(std::vector<std::string> argv) {
-  auto said = process::ask_program(std::move(argv), kWorkerPatience);
+Result<process::CapturedOutput> run_to_its_end(std::vector<std::string> argv) {
+  auto said = process::capture_output(std::move(argv), kWorkerPatience);
   if (!said) return said.error();
   if (said.value().is_late)
     return Error{fmt::format("the worker program says nothing of them within {}", format_duration(kWorkerPatience))};
@@ -37,7 +37,7 @@ std::string last_line(const std::string& text) {
 Result<job::Registered> ask_worker(const std::string& worker, const std::vector<std::string>& plugins) {
   std::vector<std::string> argv = {worker, "--schema"};
   argv.insert(argv.end(), plugins.begin(), plugins.end());
-  const Result<process::Said> said = run_to_its_end(std::move(argv));
+  const Result<process::CapturedOutput> said = run_to_its_end(std::move(argv));
   if (!said) return said.error();
   const std::string line = last_line(said.value().text);
   constexpr std::string_view kName = "sgd-worker: ";
@@ -56,9 +56,9 @@ job::LoadResult load_with_plugins(const std::function<job::LoadResult(const job:
   if (::access(worker.c_str(), X_OK) != 0) return loaded;
   const Result<job::Registered> registered = ask_worker(worker, loaded.job->plugins);
   if (registered) return load(registered.value());
-  const job::Spot spot =
-      job::find_spot(loaded.given.place, loaded.source, loaded.job->plugins.empty() ? "worker" : "plugins");
-  loaded.diagnostics.error(spot.source, spot.value.line, spot.value.column, registered.error().message);
+  const job::SourceLocation location =
+      job::find_location(loaded.given.source_map, loaded.source, loaded.job->plugins.empty() ? "worker" : "plugins");
+  loaded.diagnostics.error(location.source, location.value.line, location.value.column, registered.error().message);
   loaded.job.reset();
   return loaded;
 }

@@ -86,7 +86,7 @@ class RankLines {
     keeper::Stream stream = keeper::Stream::kOut;
     std::size_t bytes = 0;  ///< Of its line that are written; 0: there is none.
   };
-  using Place = std::pair<Rank, keeper::Stream>;
+  using RankStream = std::pair<Rank, keeper::Stream>;
 
   void hold(TimePoint now, double unix_s, const keeper::OutputHead& head, std::string_view line);
   [[nodiscard]] bool continue_traceback(TimePoint now, const keeper::OutputHead& head, std::string_view line);
@@ -107,8 +107,8 @@ class RankLines {
   std::deque<Held> held_;
   std::size_t tracebacks_ = 0;  ///< Among them.
   Question questions_[2];
-  std::map<Place, std::string> bars_;
-  std::map<Place, TimePoint> frames_at_;  ///< Of bars without a terminal: when the next one may be written.
+  std::map<RankStream, std::string> bars_;
+  std::map<RankStream, TimePoint> frames_at_;  ///< Of bars without a terminal: when the next one may be written.
 };
 
 /// "0-3,7".

@@ -17,8 +17,8 @@
 #include "launcher/cli/verbs.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/core/secrets.hpp"
+#include "launcher/process/caught_signals.hpp"
 #include "launcher/process/clock.hpp"
-#include "launcher/process/heard_signals.hpp"
 #include "launcher/process/random_seed.hpp"
 
 namespace sgd::cli {
@@ -45,7 +45,7 @@ RemoteRun::RemoteRun(const RunOptions& options, net::Address coordinator, std::s
       status_timer_(io_),
       timeout_(io_),
       answer_limit_(io_) {
-  process::hear_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGQUIT});
+  process::catch_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGQUIT});
 }
 
 int RemoteRun::submit(Json request, bool detach) {
@@ -245,7 +245,7 @@ void RemoteRun::on_submitted(const Json& answer) {
   follow();
   const std::vector<Json> past = std::exchange(past_, {});
   if (search_ && is_new) search_->start(run_, past);
-  if (search_ && !is_new) search_->say_again();
+  if (search_ && !is_new) search_->resend();
   if (pending_stop_) ask_to_stop(*std::exchange(pending_stop_, std::nullopt));
   if (is_new) tick_status();
 }
@@ -380,11 +380,11 @@ void RemoteRun::on_end(const Json& outcome_json) {
   if (table_)
     for (const std::string& line : table_->lines(kTrialRows)) console_.result(line);
   is_over_ = true;
-  if (!own_) return say_end(outcome);
-  own_->finish([this, outcome] { say_end(outcome); });
+  if (!own_) return report_end(outcome);
+  own_->finish([this, outcome] { report_end(outcome); });
 }
 
-void RemoteRun::say_end(const core::RunOutcome& ended) {
+void RemoteRun::report_end(const core::RunOutcome& ended) {
   console_.when_drained([this, outcome = ended]() mutable {
     if (copy_) complete_copy(outcome);
     print_end(outcome);

@@ -46,8 +46,8 @@ class RemoteRun {
 
   /// Submits `request`, its "job" at least, and follows the run; with `detach` prints its id and ends.
   [[nodiscard]] int submit(nlohmann::ordered_json request, bool detach);
-  /// Prints files of a run, and changes nothing of it: keys of `follow` as in coordinator/client_desk.hpp. The lines of
-  /// events and metrics are printed as they are.
+  /// Prints files of a run, and changes nothing of it: keys of `follow` as in coordinator/client_service.hpp. The lines
+  /// of events and metrics are printed as they are.
   [[nodiscard]] int read(nlohmann::ordered_json follow);
 
   /// An experiment that is there already, from where `seen` ends.
@@ -92,7 +92,7 @@ class RemoteRun {
   void print_end(const core::RunOutcome& outcome);
   void complete_copy(core::RunOutcome& outcome);
   [[nodiscard]] NamedRun named() const;
-  void say_end(const core::RunOutcome& outcome);
+  void report_end(const core::RunOutcome& outcome);
   [[nodiscard]] Status listen_for_own(const job::JobSpec& job);
   void acknowledge(const std::string& file);
   void wait_signal();

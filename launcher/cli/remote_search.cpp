@@ -38,14 +38,14 @@ void RemoteSearch::take(const std::string& line) {
     return fail(fmt::format("the search program gave trial {} twice", *trial));
   const Json said = Json::parse(line, nullptr, false);
   const std::string type = read_or(said, "type", "");
-  say(fmt::format("{} {}", type, read_or(said, "trial", std::int64_t{-1})), {{"line", line}});
+  send(fmt::format("{} {}", type, read_or(said, "trial", std::int64_t{-1})), {{"line", line}});
 }
 
 void RemoteSearch::fail(const std::string& why) {
-  say("failure", {{"why", why}});
+  send("failure", {{"why", why}});
 }
 
-void RemoteSearch::say(const std::string& key, Json what) {
+void RemoteSearch::send(const std::string& key, Json what) {
   what["searcher"] = name_;
   handlers_.ask(what);
   unconfirmed_[key] = std::move(what);
@@ -67,7 +67,7 @@ void RemoteSearch::on_refused(const std::string& kind) {
   search_->end([] {});
 }
 
-void RemoteSearch::say_again() {
+void RemoteSearch::resend() {
   for (const auto& [key, what] : unconfirmed_) handlers_.ask(what);
 }
 
@@ -75,7 +75,7 @@ void RemoteSearch::wait() {
   timer_.expires_after(kAgain);
   timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
-    say_again();
+    resend();
     wait();
   });
 }

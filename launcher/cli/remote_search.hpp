@@ -38,7 +38,7 @@ class RemoteSearch {
   /// the program says of itself.
   void start(const std::string& run, const std::vector<nlohmann::ordered_json>& past);
   void on_event(const nlohmann::ordered_json& event);
-  void say_again();
+  void resend();
   /// What was said is refused, and would be again. `kind`: as the coordinator says.
   void on_refused(const std::string& kind);
   void end(std::function<void()> done);
@@ -46,7 +46,7 @@ class RemoteSearch {
  private:
   void take(const std::string& line);
   void fail(const std::string& why);
-  void say(const std::string& key, nlohmann::ordered_json what);
+  void send(const std::string& key, nlohmann::ordered_json what);
   void wait();
 
   boost::asio::io_context& io_;

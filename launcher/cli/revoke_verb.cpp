@@ -14,7 +14,7 @@
 #include "launcher/net/identity_files.hpp"
 #include "launcher/net/issued_log.hpp"
 #include "launcher/net/private_files.hpp"
-#include "launcher/net/token_book.hpp"
+#include "launcher/net/token_store.hpp"
 #include "launcher/net/wall_clock.hpp"
 
 namespace sgd::cli {
@@ -28,9 +28,9 @@ bool is_serial(const std::string& text) {
 
 /// Made before, they would give the name back.
 Status remove_open_tokens(const std::string& state_dir, const std::string& name) {
-  auto book = net::load_tokens(state_dir);
-  if (!book) return book.error();
-  return book.value().remove_open(name) == 0 ? Status{} : net::save_tokens(state_dir, book.value());
+  auto store = net::load_tokens(state_dir);
+  if (!store) return store.error();
+  return store.value().remove_open(name) == 0 ? Status{} : net::save_tokens(state_dir, store.value());
 }
 
 /// The exit code; what is wrong is said.

@@ -23,7 +23,7 @@ namespace sgd::cli {
 /// list as the request "checkpoints" is answered with.
 [[nodiscard]] std::string whole_checkpoint(const nlohmann::ordered_json& checkpoints, std::optional<int> step);
 
-/// `follow`: keys of a follow as in coordinator/client_desk.hpp. A file keeps its path in the run's folder, without
+/// `follow`: keys of a follow as in coordinator/client_service.hpp. A file keeps its path in the run's folder, without
 /// `front`. Ends when all that the coordinator has now is here. The bytes that came; an error's code is the exit code.
 /// `is_given_up` is asked ten times a second; may be empty.
 [[nodiscard]] Result<std::uint64_t> fetch_files(const NamedRun& run, nlohmann::ordered_json follow,

@@ -36,7 +36,7 @@ struct NamedRun {
 };
 
 /// The run's launcher, or the coordinator, is asked. Nothing: the run's launcher is gone. The request is "status",
-/// "stop", "nodes", ... with its keys; see coordinator/control_server.hpp and coordinator/client_desk.hpp.
+/// "stop", "nodes", ... with its keys; see coordinator/control_server.hpp and coordinator/client_service.hpp.
 [[nodiscard]] Result<std::optional<nlohmann::ordered_json>> ask(const NamedRun& run,
                                                                 const nlohmann::ordered_json& request);
 

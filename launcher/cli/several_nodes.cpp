@@ -63,7 +63,7 @@ int lead(NodeLauncher& launcher, FirstNode& first, const job::JobSpec& job) {
       if (made) listed.emplace(std::move(made).value());
       if (!made) noted = made.error();
     }
-    if (!noted) launcher.say("other terminals cannot reach this run: " + noted.error().message);
+    if (!noted) launcher.print("other terminals cannot reach this run: " + noted.error().message);
   };
   const int code = run.submit({{"job", *job.resolved}}, false);
   listed.reset();

@@ -17,7 +17,7 @@
 #include "launcher/cli/plugin_types.hpp"
 #include "launcher/cli/program_files.hpp"
 #include "launcher/core/experiment.hpp"
-#include "launcher/process/ask_program.hpp"
+#include "launcher/process/capture_output.hpp"
 #include "launcher/process/library_folders.hpp"
 #include "launcher/process/node_resources.hpp"
 #include "launcher/process/spawn.hpp"
@@ -67,7 +67,7 @@ void check_command(const job::JobSpec& job, Diagnostics& diagnostics) {
 /// Whether the worker finds LibTorch's CUDA part: it knows best where it looks.
 void check_gpu_library(const job::JobSpec& job, Diagnostics& diagnostics) {
   const auto said =
-      process::ask_program({job.worker.empty() ? worker_program() : job.worker, "--check-gpu"}, kLibraryPatience);
+      process::capture_output({job.worker.empty() ? worker_program() : job.worker, "--check-gpu"}, kLibraryPatience);
   if (!said) return diagnostics.error("training.device", 0, 0, said.error().message);
   if (said.value().exit_code == 0 && said.value().signal == 0 && !said.value().is_late) return;
   constexpr std::string_view kName = "sgd-worker: ";

@@ -18,7 +18,7 @@
 #include "launcher/net/certificate.hpp"
 #include "launcher/net/cluster_state.hpp"
 #include "launcher/net/private_files.hpp"
-#include "launcher/net/token_book.hpp"
+#include "launcher/net/token_store.hpp"
 #include "launcher/net/wall_clock.hpp"
 
 namespace sgd::cli {
@@ -61,12 +61,12 @@ Result<net::JoinToken> create(const WantedToken& wanted) {
                                     {"name", wanted.name},
                                     {"admin", wanted.is_admin}});
   if (!noted) return noted.error();
-  auto book = net::load_tokens(wanted.state_dir);
-  if (!book) return book.error();
+  auto store = net::load_tokens(wanted.state_dir);
+  if (!store) return store.error();
   const auto valid_s = std::chrono::duration_cast<std::chrono::seconds>(wanted.ttl).count();
-  const Status added = book.value().add(token, wanted.name, wanted.is_admin, net::unix_now_s(), valid_s);
+  const Status added = store.value().add(token, wanted.name, wanted.is_admin, net::unix_now_s(), valid_s);
   if (!added) return added.error();
-  if (const Status saved = net::save_tokens(wanted.state_dir, book.value()); !saved) return saved.error();
+  if (const Status saved = net::save_tokens(wanted.state_dir, store.value()); !saved) return saved.error();
   return token;
 }
 
@@ -140,12 +140,12 @@ int list_tokens(const std::vector<std::string>& arguments) {
   if (ended) return *ended;
   print(diagnostics);
   if (diagnostics.has_errors()) return exit_code::kUsage;
-  const auto book = net::load_tokens(absolute(state_dir));
-  if (!book) return refuse(exit_code::kFailed, book.error().message);
+  const auto store = net::load_tokens(absolute(state_dir));
+  if (!store) return refuse(exit_code::kFailed, store.error().message);
   const std::int64_t now_s = net::unix_now_s();
   nlohmann::ordered_json all = {{"schema_version", 1}, {"tokens", nlohmann::ordered_json::array()}};
   if (!as_json) fmt::print("{:<16} {:<8} {:<20} {:<6} {:<19} state\n", "token", "role", "name", "admin", "expires");
-  for (const net::StoredToken& token : book.value().tokens()) {
+  for (const net::StoredToken& token : store.value().tokens()) {
     if (!as_json) {
       fmt::print("{:<16} {:<8} {:<20} {:<6} {:<19} {}\n", token.id, token.role, token.name.empty() ? "-" : token.name,
                  token.is_admin ? "yes" : "no", local_time(token.expires_s), state_of(token, now_s));
@@ -180,12 +180,12 @@ int revoke_token(const std::vector<std::string>& arguments) {
     return refuse(exit_code::kFailed, acting.error().message);
   const auto lock = net::FolderLock::take(state_dir, kStateLockWaitMs);
   if (!lock) return refuse(exit_code::kFailed, lock.error().message);
-  auto book = net::load_tokens(state_dir);
-  if (!book) return refuse(exit_code::kFailed, book.error().message);
-  if (!book.value().remove(words.front())) return refuse(exit_code::kNotFound, "no token " + words.front());
+  auto store = net::load_tokens(state_dir);
+  if (!store) return refuse(exit_code::kFailed, store.error().message);
+  if (!store.value().remove(words.front())) return refuse(exit_code::kNotFound, "no token " + words.front());
   if (const Status noted = note_action(state_dir, "token_revoke", {{"token", words.front()}}); !noted)
     return refuse(exit_code::kFailed, noted.error().message);
-  if (const Status saved = net::save_tokens(state_dir, book.value()); !saved)
+  if (const Status saved = net::save_tokens(state_dir, store.value()); !saved)
     return refuse(exit_code::kFailed, saved.error().message);
   fmt::print("{}: revoked\n", words.front());
   return exit_code::kSucceeded;

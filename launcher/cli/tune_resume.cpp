@@ -10,11 +10,11 @@
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/local_experiment.hpp"
 #include "launcher/cli/local_node.hpp"
-#include "launcher/cli/passing_folder.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_fetch.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_place.hpp"
+#include "launcher/cli/scratch_folder.hpp"
 #include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/core/experiment.hpp"
@@ -58,7 +58,7 @@ int resume_here(const RunOptions& options, const std::string& folder, std::int64
 
 /// Its lines so far; one that is not whole yet comes with those that are followed.
 Result<RemoteRun::Seen> seen_of(const NamedRun& run, Json job) {
-  const PassingFolder here("sgd-events");
+  const ScratchFolder here("sgd-events");
   if (here.path().empty()) return system_error("cannot make a folder in /tmp");
   if (auto fetched = fetch_files(run, {{"events", true}}, here.path()); !fetched) return fetched.error();
   const Result<std::string> read = json::text_of_file(here.path() + "/events.jsonl");

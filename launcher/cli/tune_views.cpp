@@ -111,7 +111,7 @@ NamedExperiment name_experiment(const char* verb, const std::string& usage, std:
       read_or(status.value(), "run_dir", read_or(member(status.value(), "status"), "run_dir", ""));
   if (named.run.run.empty() || !folder.ends_with("/" + named.run.run.substr(named.run.run.rfind('.') + 1)))
     named.run.run = folder.substr(folder.rfind('/') + 1);
-  named.here = std::make_unique<PassingFolder>("sgd-events");
+  named.here = std::make_unique<ScratchFolder>("sgd-events");
   named.folder = named.here->path();
   if (named.folder.empty()) {
     named.run.exit_code = refuse(exit_code::kFailed, system_error("cannot make a folder in /tmp").message);

@@ -10,8 +10,8 @@
 #include "common/base/result.hpp"
 #include "common/json/nlohmann.hpp"
 #include "launcher/cli/command_line.hpp"
-#include "launcher/cli/passing_folder.hpp"
 #include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/scratch_folder.hpp"
 
 namespace sgd::cli {
 
@@ -22,7 +22,7 @@ namespace sgd::cli {
 
 struct NamedExperiment {
   NamedRun run;                         ///< With is_named and exit_code.
-  std::unique_ptr<PassingFolder> here;  ///< Of one on a cluster: what has been fetched of it.
+  std::unique_ptr<ScratchFolder> here;  ///< Of one on a cluster: what has been fetched of it.
   std::string folder;                   ///< That has its events.jsonl.
 };
 

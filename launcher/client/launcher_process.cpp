@@ -49,9 +49,9 @@ OwnedFd text_as_file(const std::string& text) {
 }
 
 /// What the child begins with: descriptors 0 to 3, no signal blocked or ignored, a group of its own.
-class Beginning {
+class SpawnAttributes {
  public:
-  Beginning(const std::string& folder, int input, int output, int lifeline) {
+  SpawnAttributes(const std::string& folder, int input, int output, int lifeline) {
     ::posix_spawn_file_actions_init(&actions_);
     if (!folder.empty()) ::posix_spawn_file_actions_addchdir_np(&actions_, folder.c_str());
     ::posix_spawn_file_actions_adddup2(&actions_, input, STDIN_FILENO);
@@ -68,12 +68,12 @@ class Beginning {
     ::posix_spawnattr_setpgroup(&attributes_, 0);
     ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
   }
-  ~Beginning() {
+  ~SpawnAttributes() {
     ::posix_spawn_file_actions_destroy(&actions_);
     ::posix_spawnattr_destroy(&attributes_);
   }
-  Beginning(const Beginning&) = delete;
-  Beginning& operator=(const Beginning&) = delete;
+  SpawnAttributes(const SpawnAttributes&) = delete;
+  SpawnAttributes& operator=(const SpawnAttributes&) = delete;
 
   [[nodiscard]] int spawn(pid_t& pid, const std::string& program, char** arguments) const {
     return ::posix_spawnp(&pid, program.c_str(), &actions_, &attributes_, arguments, environ);
@@ -103,8 +103,8 @@ LauncherProcess::LauncherProcess(const LaunchSettings& settings) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  const Beginning beginning(settings.folder, input.get(), output.get(), theirs.get());
-  if (const int error = beginning.spawn(pid_, settings.program, argv.data()); error != 0)
+  const SpawnAttributes spawn_attributes(settings.folder, input.get(), output.get(), theirs.get());
+  if (const int error = spawn_attributes.spawn(pid_, settings.program, argv.data()); error != 0)
     fail("cannot start " + settings.program, error);
   pidfd_ = OwnedFd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   // Where this program ignores SIGCHLD it may be gone already.

@@ -31,7 +31,7 @@ Status AuditLog::reopen() {
 }
 
 /// Whoever writes next begins the new file; others find it there.
-Status AuditLog::turn_over() {
+Status AuditLog::rotate() {
   struct stat info {};
   const bool is_there = ::stat(path_.c_str(), &info) == 0;
   if (is_there && info.st_ino == file_number_ && info.st_size < file_bytes_max) return {};
@@ -54,7 +54,7 @@ void AuditLog::add(const Requester& who, const std::string& action, const Json& 
   if (who.uid) line["uid"] = *who.uid;
   line.update(about);
   if (!refused.empty()) line["refused"] = refused;
-  if (const Status ready = turn_over(); !ready) on_trouble_("the audit log: " + ready.error().message);
+  if (const Status ready = rotate(); !ready) on_trouble_("the audit log: " + ready.error().message);
   const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   const auto write = [file = file_, text] { return file->append(text); };
   const auto note = [this](const Status& written) {

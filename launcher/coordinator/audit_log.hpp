@@ -50,7 +50,7 @@ class AuditLog {
 
  private:
   [[nodiscard]] Status reopen();
-  [[nodiscard]] Status turn_over();
+  [[nodiscard]] Status rotate();
 
   std::function<void(const std::string& message)> on_trouble_;
   std::string path_;

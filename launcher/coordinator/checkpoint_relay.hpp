@@ -25,7 +25,7 @@
 namespace sgd::coordinator {
 
 /// A connection of a node, for files.
-using GuestId = std::uint64_t;
+using PeerId = std::uint64_t;
 
 struct CheckpointId {
   RunId run;
@@ -35,12 +35,12 @@ struct CheckpointId {
 
 struct RelayAction {
   enum class What {
-    kShip,     ///< Ask `guest` for the checkpoint.
-    kPending,  ///< Tell `guest` that it is on its way.
-    kRefuse,   ///< Tell `guest` that nobody has it.
+    kShip,     ///< Ask `peer` for the checkpoint.
+    kPending,  ///< Tell `peer` that it is on its way.
+    kRefuse,   ///< Tell `peer` that nobody has it.
   };
   What what = What::kShip;
-  GuestId guest = 0;
+  PeerId peer = 0;
   CheckpointId checkpoint;
   std::string reason;      ///< With kRefuse.
   std::int64_t bytes = 0;  ///< With kPending: that have come.
@@ -52,32 +52,32 @@ class CheckpointRelay {
   static constexpr Duration kSilence = std::chrono::seconds(30);   ///< Without a byte of the checkpoint.
   static constexpr Duration kPatience = std::chrono::seconds(10);  ///< For a holder to connect.
   static constexpr Duration kNews = std::chrono::seconds(1);       ///< Between two kPending.
-  /// That are looked for on behalf of one guest: others are asked for each, and a node gets one after the other.
+  /// That are looked for on behalf of one peer: others are asked for each, and a node gets one after the other.
   static constexpr std::size_t kWantedMax = 16;
 
-  /// `may_have`: whether a guest may touch a run's files; others are not asked.
-  explicit CheckpointRelay(std::function<bool(GuestId guest, const RunId& run)> may_have)
+  /// `may_have`: whether a peer may touch a run's files; others are not asked.
+  explicit CheckpointRelay(std::function<bool(PeerId peer, const RunId& run)> may_have)
       : may_have_(std::move(may_have)) {}
 
-  void on_guest(TimePoint now, GuestId guest, RelayActions& out);
-  void on_gone(TimePoint now, GuestId guest, RelayActions& out);
-  /// `guest` needs a checkpoint that is not here.
-  void on_wanted(TimePoint now, GuestId guest, const CheckpointId& checkpoint, RelayActions& out);
-  /// `guest` has put bytes of it.
-  void on_bytes(TimePoint now, GuestId guest, const CheckpointId& checkpoint, std::int64_t bytes);
-  /// `guest` does not have it, or what it has put was damaged.
-  void on_lacks(TimePoint now, GuestId guest, const CheckpointId& checkpoint, const std::string& reason,
+  void on_peer(TimePoint now, PeerId peer, RelayActions& out);
+  void on_gone(TimePoint now, PeerId peer, RelayActions& out);
+  /// `peer` needs a checkpoint that is not here.
+  void on_wanted(TimePoint now, PeerId peer, const CheckpointId& checkpoint, RelayActions& out);
+  /// `peer` has put bytes of it.
+  void on_bytes(TimePoint now, PeerId peer, const CheckpointId& checkpoint, std::int64_t bytes);
+  /// `peer` does not have it, or what it has put was damaged.
+  void on_lacks(TimePoint now, PeerId peer, const CheckpointId& checkpoint, const std::string& reason,
                 RelayActions& out);
   /// It is whole: who waits for it.
-  [[nodiscard]] std::set<GuestId> on_stored(const CheckpointId& checkpoint);
+  [[nodiscard]] std::set<PeerId> on_stored(const CheckpointId& checkpoint);
   void on_tick(TimePoint now, RelayActions& out);
   [[nodiscard]] std::optional<TimePoint> next_wakeup() const;
 
  private:
   struct Search {
-    std::set<GuestId> waiting;
-    std::set<GuestId> asked;
-    std::optional<GuestId> source;
+    std::set<PeerId> waiting;
+    std::set<PeerId> asked;
+    std::optional<PeerId> source;
     TimePoint began;
     TimePoint heard;  ///< Of the source.
     TimePoint news;   ///< The next one to those who wait.
@@ -86,13 +86,13 @@ class CheckpointRelay {
   };
   void ask_next(TimePoint now, const CheckpointId& checkpoint, Search& search, RelayActions& out);
   /// Those who wait for it do so no more.
-  [[nodiscard]] std::set<GuestId> release(Search& search);
+  [[nodiscard]] std::set<PeerId> release(Search& search);
 
-  std::function<bool(GuestId guest, const RunId& run)> may_have_;
-  std::set<GuestId> guests_;
+  std::function<bool(PeerId peer, const RunId& run)> may_have_;
+  std::set<PeerId> peers_;
   std::map<CheckpointId, Search> searches_;
-  std::map<GuestId, std::size_t> wanted_;    ///< Searches for which one waits.
-  std::map<GuestId, CheckpointId> putting_;  ///< Of its own accord, the newest: it is the first to be asked for it.
+  std::map<PeerId, std::size_t> wanted_;    ///< Searches for which one waits.
+  std::map<PeerId, CheckpointId> putting_;  ///< Of its own accord, the newest: it is the first to be asked for it.
 };
 
 }  // namespace sgd::coordinator

@@ -15,7 +15,7 @@ CommonAnswer::~CommonAnswer() {
   *is_here_ = false;
 }
 
-void CommonAnswer::ask(ClientDesk::Reply reply) {
+void CommonAnswer::ask(ClientService::Reply reply) {
   waiting_.push_back(std::move(reply));
   if (!is_making_) begin();
 }
@@ -40,21 +40,21 @@ void CommonAnswer::make(Make text) {
     return std::exchange(make, nullptr)();  // What it owns goes there, too.
   };
   thread_.ask_within(limit_, made_once, [this, replies](Result<std::string>&& made) {
-    auto answer = made ? ClientDesk::Answer::of_text(std::move(made).value())
-                       : ClientDesk::Answer(refused("busy", made.error().message));
-    tell(std::make_shared<const ClientDesk::Answer>(std::move(answer)), replies);
+    auto answer = made ? ClientService::Answer::of_text(std::move(made).value())
+                       : ClientService::Answer(refused("busy", made.error().message));
+    deliver(std::make_shared<const ClientService::Answer>(std::move(answer)), replies);
   });
 }
 
 /// One a turn: a hundred large answers at once would hold up everybody else.
-void CommonAnswer::tell(std::shared_ptr<const ClientDesk::Answer> answer, std::shared_ptr<Replies> replies) {
-  const ClientDesk::Reply reply = std::move(replies->front());
+void CommonAnswer::deliver(std::shared_ptr<const ClientService::Answer> answer, std::shared_ptr<Replies> replies) {
+  const ClientService::Reply reply = std::move(replies->front());
   replies->pop_front();
   reply(*answer);
   if (!replies->empty()) {
     boost::asio::post(io_,
                       [this, is_here = is_here_, answer = std::move(answer), replies = std::move(replies)]() mutable {
-                        if (*is_here) tell(std::move(answer), std::move(replies));
+                        if (*is_here) deliver(std::move(answer), std::move(replies));
                       });
     return;
   }

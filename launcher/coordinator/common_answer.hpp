@@ -13,7 +13,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "common/base/time.hpp"
-#include "launcher/coordinator/client_desk.hpp"
+#include "launcher/coordinator/client_service.hpp"
 #include "launcher/storage/file_thread.hpp"
 
 namespace sgd::coordinator {
@@ -36,14 +36,14 @@ class CommonAnswer {
   CommonAnswer(const CommonAnswer&) = delete;
   CommonAnswer& operator=(const CommonAnswer&) = delete;
 
-  void ask(ClientDesk::Reply reply);
+  void ask(ClientService::Reply reply);
 
  private:
-  using Replies = std::deque<ClientDesk::Reply>;
+  using Replies = std::deque<ClientService::Reply>;
   void begin();
   void gather(Source source);
   void make(Make text);
-  void tell(std::shared_ptr<const ClientDesk::Answer> answer, std::shared_ptr<Replies> replies);
+  void deliver(std::shared_ptr<const ClientService::Answer> answer, std::shared_ptr<Replies> replies);
 
   boost::asio::io_context& io_;
   storage::FileThread& thread_;

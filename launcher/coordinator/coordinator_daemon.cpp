@@ -31,21 +31,22 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       audit_([this](const std::string& message) { log(message, process::LogLevel::kError); }),
       service_(io_, shell_, options_.runs(), options_.files(), audit_, [this](const std::string& line) { log(line); }),
       files_(io_, file_handlers(), storage::Quota{.keeps_disk_free = true}),
-      settling_(io_, {[this](const NodeId& node) { return shell_.is_expected(node); },
-                      [this](const RunId& run, bool is_whole) {
-                        service_.settle(run, is_whole ? std::string() : files_.trouble_of(run));
-                        files_.settle(run);
-                      },
-                      [this](const RunId& run) { return shell_.nodes_of(run); }}),
+      file_completion_(io_, {[this](const NodeId& node) { return shell_.is_expected(node); },
+                             [this](const RunId& run, bool is_whole) {
+                               service_.settle(run, is_whole ? std::string() : files_.trouble_of(run));
+                               files_.settle(run);
+                             },
+                             [this](const RunId& run) { return shell_.nodes_of(run); }}),
       signals_(io_, SIGINT, SIGTERM, SIGHUP),
       renewal_(io_) {
   audit_.write_beside(io_);
   service_.quota = options_.quota;
   service_.job_files().limits() = options_.files_of_one;
   service_.retention().retention = options_.runs_dir.empty() ? options_.retention : storage::Retention{};
-  service_.watch({[this](const RunId& run, const nlohmann::ordered_json& event) { settling_.on_event(run, event); },
-                  [this](const RunId& run, const std::vector<std::string>& paths) { files_.keep(run, paths); },
-                  [this](const RunId& run) { settling_.on_over(run); }});
+  service_.watch(
+      {[this](const RunId& run, const nlohmann::ordered_json& event) { file_completion_.on_event(run, event); },
+       [this](const RunId& run, const std::vector<std::string>& paths) { files_.keep(run, paths); },
+       [this](const RunId& run) { file_completion_.on_over(run); }});
 }
 
 Status CoordinatorDaemon::open() {
@@ -64,7 +65,7 @@ Status CoordinatorDaemon::open() {
   if (!store) return store;
   auto tls = open_identity();
   if (!tls) return tls.error();
-  if (const Status opened = open_door(std::move(tls).value()); !opened) return opened;
+  if (const Status opened = open_gateway(std::move(tls).value()); !opened) return opened;
   return service_.restore();
 }
 
@@ -87,7 +88,7 @@ Status CoordinatorDaemon::open_state_dir() const {
 }
 
 /// The state's lock is held: what is left of a socket in its folder is of nobody.
-Status CoordinatorDaemon::open_door(std::shared_ptr<const net::TlsContext> tls) {
+Status CoordinatorDaemon::open_gateway(std::shared_ptr<const net::TlsContext> tls) {
   const std::string own_socket = net::coordinator_socket(options_.state_dir);
   if (!options_.listen)
     options_.listen = tls ? net::Address{"127.0.0.1", net::kDefaultPort} : net::Address{{}, 0, own_socket};
@@ -104,7 +105,7 @@ Status CoordinatorDaemon::open_door(std::shared_ptr<const net::TlsContext> tls) 
   auto listener = net::Listener::open(io_, listen, std::move(tls));
   if (!listener) return listener.error();
   if (!listen.is_local_socket()) listen.port = listener.value()->port();
-  door_ = std::make_unique<net::Door>(io_, std::move(listener).value());
+  gateway_ = std::make_unique<net::Gateway>(io_, std::move(listener).value());
   return {};
 }
 
@@ -115,9 +116,9 @@ Result<std::shared_ptr<const net::TlsContext>> CoordinatorDaemon::open_identity(
   if (!tls && tls.error().code == ENOENT) return std::shared_ptr<const net::TlsContext>();
   if (!tls) return tls.error();
   renew_identity();
-  auto desk = net::JoinDesk::open(io_, options_.state_dir);
-  if (!desk) return desk.error();
-  join_desk_ = std::move(desk).value();
+  auto service = net::JoinService::open(io_, options_.state_dir);
+  if (!service) return service.error();
+  join_service_ = std::move(service).value();
   return tls;
 }
 
@@ -160,28 +161,28 @@ void CoordinatorDaemon::serve() {
   shell_.on_link_lost = [this](const NodeId& node, const std::string& reason) {
     log_.write(process::LogLevel::kInfo, "disconnected", fmt::format("node {}: disconnected: {}", node, reason));
   };
-  net::Door::Handlers handlers;
+  net::Gateway::Handlers handlers;
   handlers.kinds[net::kAgentKind] = net::serve_agents(io_, welcome, refuse);
-  handlers.kinds[FileDesk::kKind] = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json& first) {
-    files_.take(std::move(visitor), first);
+  handlers.kinds[FileService::kKind] = [this](std::unique_ptr<net::Session> session, const nlohmann::json& first) {
+    files_.take(std::move(session), first);
   };
-  handlers.kinds[kClientKind] = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json&) {
-    service_.desk().take(std::move(visitor));
+  handlers.kinds[kClientKind] = [this](std::unique_ptr<net::Session> session, const nlohmann::json&) {
+    service_.client_service().take(std::move(session));
   };
   for (const char* kind : {"join", "renew"}) {
-    if (!join_desk_) break;
-    handlers.kinds[kind] = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json& first) {
-      join_desk_->take(std::move(visitor), first);
+    if (!join_service_) break;
+    handlers.kinds[kind] = [this](std::unique_ptr<net::Session> session, const nlohmann::json& first) {
+      join_service_->take(std::move(session), first);
     };
   }
-  if (join_desk_)
-    join_desk_->on_join = [this](const net::JoinDesk::Member& member) {
+  if (join_service_)
+    join_service_->on_join = [this](const net::JoinService::Member& member) {
       AuditLog::Json about = {{"role", role_name(member.identity.role)}, {"token", member.token}};
       if (member.identity.is_admin) about["admin"] = true;
       audit_.add({member.identity.name, member.identity.serial, member.peer}, "join", about, member.refused);
     };
-  if (join_desk_)
-    join_desk_->on_refused = [this](const std::string& peer, net::JoinOutcome outcome, const std::string& reason) {
+  if (join_service_)
+    join_service_->on_refused = [this](const std::string& peer, net::JoinOutcome outcome, const std::string& reason) {
       probes_.metrics.connections_refused.add(fmt::format("join_{}", net::join_outcome_name(outcome)));
       log_.write(process::LogLevel::kWarning, "refused join", fmt::format("{} may not join: {}", peer, reason));
     };
@@ -191,11 +192,11 @@ void CoordinatorDaemon::serve() {
     log_.write(process::LogLevel::kWarning, fmt::format("broken {}", name(refusal.kind)),
                fmt::format("{} is disconnected: {}", peer, refusal.reason));
   };
-  door_->start(std::move(handlers));
+  gateway_->start(std::move(handlers));
 }
 
-FileDesk::Handlers CoordinatorDaemon::file_handlers() {
-  FileDesk::Handlers handlers;
+FileService::Handlers CoordinatorDaemon::file_handlers() {
+  FileService::Handlers handlers;
   handlers.directory_of = [this](const RunId& run) { return service_.directory_of(run); };
   handlers.directory_of_files = [this](const RunId& run) { return service_.directory_of_files(run); };
   handlers.may_touch = [this](const RunId& run, const NodeId& node) { return shell_.may_touch(run, node); };
@@ -207,7 +208,7 @@ FileDesk::Handlers CoordinatorDaemon::file_handlers() {
   };
   handlers.on_all_sent = [this](const RunId& run, const NodeId& node) {
     if (service_.is_settled(run)) return files_.settle(run);  // It came late, and had opened them again.
-    settling_.on_all_sent(run, node);
+    file_completion_.on_all_sent(run, node);
   };
   handlers.on_refused = [this](const std::string& peer, const char* kind, const std::string& reason) {
     probes_.metrics.frames_refused.add(kind);

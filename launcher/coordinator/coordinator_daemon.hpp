@@ -1,9 +1,9 @@
 #pragma once
-// The coordinator as a long-running program: one thread, one event loop, one door.
+// The coordinator as a long-running program: one thread, one event loop, one gateway.
 //
-//   agents ──> Door ──> CoordinatorShell <── RunService <── ClientDesk <── Door <── clients
-//   their files ──> Door ──> FileDesk ──> run directories below <state>/runs
-//   JoinDesk <── Door <── those who join or renew     with an identity (`sgd-launch init`): then all of it is TLS
+//   agents ──> Gateway ──> CoordinatorShell <── RunService <── ClientService <── Gateway <── clients
+//   their files ──> Gateway ──> FileService ──> run directories below <state>/runs
+//   JoinService <── Gateway <── those who join or renew     with an identity (`sgd-launch init`): then all of it is TLS
 //
 // SIGTERM and SIGINT end the daemon, never a run: workers go on, agents wait for the next coordinator. SIGHUP:
 // identities are read anew (they are whenever their files change).
@@ -17,11 +17,11 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "launcher/coordinator/coordinator_probes.hpp"
-#include "launcher/coordinator/file_desk.hpp"
+#include "launcher/coordinator/file_completion.hpp"
+#include "launcher/coordinator/file_service.hpp"
 #include "launcher/coordinator/run_service.hpp"
-#include "launcher/coordinator/settling.hpp"
-#include "launcher/net/door.hpp"
-#include "launcher/net/join_desk.hpp"
+#include "launcher/net/gateway.hpp"
+#include "launcher/net/join_service.hpp"
 #include "launcher/process/daemon_log.hpp"
 #include "launcher/process/input_end.hpp"
 
@@ -63,9 +63,9 @@ class CoordinatorDaemon {
 
  private:
   void serve();
-  [[nodiscard]] FileDesk::Handlers file_handlers();
+  [[nodiscard]] FileService::Handlers file_handlers();
   [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> open_identity();
-  [[nodiscard]] Status open_door(std::shared_ptr<const net::TlsContext> tls);
+  [[nodiscard]] Status open_gateway(std::shared_ptr<const net::TlsContext> tls);
   [[nodiscard]] Status open_state_dir() const;
   void renew_identity();
   void wait_signal();
@@ -79,10 +79,10 @@ class CoordinatorDaemon {
   CoordinatorProbes probes_;
   AuditLog audit_;
   RunService service_;
-  FileDesk files_;
-  Settling settling_;
-  std::unique_ptr<net::JoinDesk> join_desk_;  ///< With an identity.
-  std::unique_ptr<net::Door> door_;
+  FileService files_;
+  FileCompletion file_completion_;
+  std::unique_ptr<net::JoinService> join_service_;  ///< With an identity.
+  std::unique_ptr<net::Gateway> gateway_;
   boost::asio::signal_set signals_;
   std::optional<process::InputEnd> input_;
   boost::asio::steady_timer renewal_;

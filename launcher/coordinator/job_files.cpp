@@ -13,7 +13,7 @@
 namespace sgd::coordinator {
 namespace {
 
-using Json = ClientDesk::Json;
+using Json = ClientService::Json;
 
 struct WantedFile {
   std::string sha256;
@@ -43,21 +43,21 @@ std::string fault_of(const std::vector<WantedFile>& wanted) {
   return is_possible ? "" : "a file has no hash, or an impossible size";
 }
 
-struct Looked {
+struct FileLookup {
   Json missing = Json::array();
   std::string no_room;
 };
 
-Result<Looked> look_at(const shipping::FileStore& store, const std::vector<WantedFile>& wanted) {
-  Looked looked;
+Result<FileLookup> look_up(const shipping::FileStore& store, const std::vector<WantedFile>& wanted) {
+  FileLookup lookup;
   std::uint64_t bytes = 0;
   for (const WantedFile& file : wanted) {
     if (store.has(file.sha256, file.bytes)) continue;
-    looked.missing.push_back({{"sha256", file.sha256}, {"have", store.held(file.sha256).bytes}});
+    lookup.missing.push_back({{"sha256", file.sha256}, {"have", store.held(file.sha256).bytes}});
     bytes += static_cast<std::uint64_t>(file.bytes);
   }
-  if (bytes > 0) looked.no_room = store.why_no_room(bytes);
-  return looked;
+  if (bytes > 0) lookup.no_room = store.why_no_room(bytes);
+  return lookup;
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ Result<std::shared_ptr<shipping::FileStore>> JobFiles::Stores::of(const Requeste
 
 /// `work` on the owner's thread, then `done`.
 template <class Work, class Done>
-void JobFiles::ask(const Requester& who, Duration limit, const ClientDesk::Reply& reply, Work work, Done done) {
+void JobFiles::ask(const Requester& who, Duration limit, const ClientService::Reply& reply, Work work, Done done) {
   const std::string name = folder_name(who);
   if (!owners_.contains(name) && owners_.size() >= kOwnersMax) {
     const auto idle =
@@ -96,23 +96,23 @@ void JobFiles::ask(const Requester& who, Duration limit, const ClientDesk::Reply
       limit, std::move(work), [done, place](Value value) { done(value); }, [place](Value) {});
 }
 
-void JobFiles::look(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+void JobFiles::look(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply) {
   const std::vector<WantedFile> wanted = wanted_of(request);
   if (const std::string fault = fault_of(wanted); !fault.empty()) return reply(refused("request", fault));
-  const auto work = [stores = stores_, who, wanted]() -> Result<Looked> {
+  const auto work = [stores = stores_, who, wanted]() -> Result<FileLookup> {
     const auto store = stores->of(who);
-    return store ? look_at(*store.value(), wanted) : Result<Looked>(store.error());
+    return store ? look_up(*store.value(), wanted) : Result<FileLookup>(store.error());
   };
-  ask(who, kDiskLimit, reply, work, [reply](const Result<Looked>& looked) {
-    if (!looked) return reply(refused("state", looked.error().message));
-    if (!looked.value().no_room.empty()) return reply(refused("quota", looked.value().no_room));
-    reply(Json{{"ok", true}, {"missing", looked.value().missing}});
+  ask(who, kDiskLimit, reply, work, [reply](const Result<FileLookup>& lookup) {
+    if (!lookup) return reply(refused("state", lookup.error().message));
+    if (!lookup.value().no_room.empty()) return reply(refused("quota", lookup.value().no_room));
+    reply(Json{{"ok", true}, {"missing", lookup.value().missing}});
   });
 }
 
 /// What is damaged is gone, and may come once more.
-void JobFiles::put(const Requester& who, const ClientDesk::Put& put, std::string bytes,
-                   const ClientDesk::Reply& reply) {
+void JobFiles::put(const Requester& who, const ClientService::Put& put, std::string bytes,
+                   const ClientService::Reply& reply) {
   if (!shipping::is_sha256(put.sha256) || put.offset < 0 || put.offset >= std::int64_t{1} << 50)
     return reply(refused("request", "a file has no hash, or an impossible size"));
   struct Outcome {

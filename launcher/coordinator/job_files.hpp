@@ -18,7 +18,7 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "launcher/coordinator/client_desk.hpp"
+#include "launcher/coordinator/client_service.hpp"
 #include "launcher/coordinator/requester.hpp"
 #include "launcher/shipping/file_store.hpp"
 #include "launcher/storage/file_thread.hpp"
@@ -37,8 +37,8 @@ class JobFiles {
       : io_(io), stores_(std::make_shared<Stores>(std::move(folder), limits)) {}
 
   /// Answers a request "files".
-  void look(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
-  void put(const Requester& who, const ClientDesk::Put& put, std::string bytes, const ClientDesk::Reply& reply);
+  void look(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply);
+  void put(const Requester& who, const ClientService::Put& put, std::string bytes, const ClientService::Reply& reply);
   /// On any thread.
   [[nodiscard]] Result<std::shared_ptr<shipping::FileStore>> store_of(const Requester& who) { return stores_->of(who); }
   shipping::FileStore::Limits& limits() { return stores_->limits; }
@@ -59,7 +59,7 @@ class JobFiles {
     std::shared_ptr<std::size_t> asked = std::make_shared<std::size_t>(0);  ///< Without an answer.
   };
   template <class Work, class Done>
-  void ask(const Requester& who, Duration limit, const ClientDesk::Reply& reply, Work work, Done done);
+  void ask(const Requester& who, Duration limit, const ClientService::Reply& reply, Work work, Done done);
 
   boost::asio::io_context& io_;
   std::shared_ptr<Stores> stores_;

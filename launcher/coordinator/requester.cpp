@@ -4,10 +4,10 @@
 
 namespace sgd::coordinator {
 
-Requester requester_of(const net::Visitor& visitor) {
-  const net::PeerIdentity& identity = visitor.peer_identity();
-  if (!visitor.is_secure()) return {identity.name, {}, visitor.peer(), true, identity.uid};
-  return {identity.name, identity.serial, visitor.peer(), identity.is_admin};
+Requester requester_of(const net::Session& session) {
+  const net::PeerIdentity& identity = session.peer_identity();
+  if (!session.is_secure()) return {identity.name, {}, session.peer(), true, identity.uid};
+  return {identity.name, identity.serial, session.peer(), identity.is_admin};
 }
 
 bool may_be_root(const Requester& who) {

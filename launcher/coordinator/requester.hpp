@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/json/nlohmann.hpp"
-#include "launcher/net/door.hpp"
+#include "launcher/net/gateway.hpp"
 
 namespace sgd::coordinator {
 
@@ -21,7 +21,7 @@ struct Requester {
 /// Whoever gets through the Unix socket is the coordinator's own account or root, and may do everything, as on one's
 /// own machine. Plain text over TCP (--insecure-loopback) proves nobody, and lets everybody on this machine do the
 /// same.
-[[nodiscard]] Requester requester_of(const net::Visitor& visitor);
+[[nodiscard]] Requester requester_of(const net::Session& session);
 
 /// Whether jobs of `who` may have root's account where a node gives it (--allow-root): root itself, as the kernel says,
 /// or an admin by certificate. What nothing proves may not.

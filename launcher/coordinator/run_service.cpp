@@ -109,16 +109,17 @@ RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std
       runs_dir_(std::move(runs_dir)),
       audit_(audit),
       log_(std::move(log)),
-      desk_(io, {[this](const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
-                   answer(who, request, reply);
-                 },
-                 [this](const std::string& run) { return find_to_follow(run); },
-                 [this](const Requester& who, const ClientDesk::FollowedRun& run, const FollowSelection& selection) {
-                   if (selection.logs) note_read(who, "read_logs", run.id, run.owner);
-                   if (!selection.checkpoint.empty()) note_read(who, "read_checkpoint", run.id, run.owner);
-                 },
-                 [this](const Requester& who, const ClientDesk::Put& put, std::string bytes,
-                        const ClientDesk::Reply& reply) { job_files_.put(who, put, std::move(bytes), reply); }}),
+      client_service_(
+          io, {[this](const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply) {
+                 answer(who, request, reply);
+               },
+               [this](const std::string& run) { return find_to_follow(run); },
+               [this](const Requester& who, const ClientService::FollowedRun& run, const FollowSelection& selection) {
+                 if (selection.logs) note_read(who, "read_logs", run.id, run.owner);
+                 if (!selection.checkpoint.empty()) note_read(who, "read_checkpoint", run.id, run.owner);
+               },
+               [this](const Requester& who, const ClientService::Put& put, std::string bytes,
+                      const ClientService::Reply& reply) { job_files_.put(who, put, std::move(bytes), reply); }}),
       job_files_(io, std::move(files_dir), {}),
       folders_(io),
       files_(io),
@@ -140,7 +141,7 @@ std::optional<std::string> RunService::directory_of(const RunId& run) const {
   return shell_.directory_of(run);
 }
 
-void RunService::answer(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+void RunService::answer(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply) {
   const std::string what = request.at("request").get<std::string>();
   if (what == "submit") return submit(who, request, reply);
   if (what == "files") return job_files_.look(who, request, reply);
@@ -187,7 +188,7 @@ Status RunService::keep_files(const Requester& who, const std::string& files, co
 using Directory = std::unique_ptr<storage::RunDirectory>;
 
 /// The same request once more, after a lost connection, is answered with the same run.
-void RunService::submit(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+void RunService::submit(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply) {
   const std::string request_id = request_of(who, request);
   if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
     return reply(Json{{"ok", true}, {"run", *before}});
@@ -239,7 +240,7 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
 }
 
 /// A run of its own that begins as a copy of the one that has ended, which stays as it is.
-void RunService::resume(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+void RunService::resume(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply) {
   const std::string request_id = request_of(who, request);
   if (const auto before = shell_.run_of_request(request_id); !request_id.empty() && before)
     return reply(Json{{"ok", true}, {"run", *before}});
@@ -340,12 +341,12 @@ RunObserver RunService::observe(const core::RunDefinition& definition) {
   RunObserver observer;
   observer.on_event = [this, run, grow](const Json& event) {
     watcher_.on_event(run, event);
-    desk_.on_grown(run, "events.jsonl");
+    client_service_.on_grown(run, "events.jsonl");
     grow();
   };
   observer.on_keep = [this, run](const std::vector<std::string>& paths) { watcher_.on_keep(run, paths); };
   observer.on_metrics = [this, run, grow](const Json&) {
-    desk_.on_grown(run, "metrics.jsonl");
+    client_service_.on_grown(run, "metrics.jsonl");
     grow();
   };
   observer.on_warning = [this, run](const std::string& message) {
@@ -378,7 +379,7 @@ void RunService::settle(const RunId& run, const std::string& not_kept) {
       outcome.mapped() = core::to_json(changed);
     }
   }
-  desk_.on_settled(run, outcome.mapped());
+  client_service_.on_settled(run, outcome.mapped());
   retention_.note_ended(run);
 }
 
@@ -398,10 +399,10 @@ Result<RunRow> RunService::find(const std::string& name) const {
                            fitting.size() == kNamedMax ? ", ..." : "")};
 }
 
-Result<ClientDesk::FollowedRun> RunService::find_to_follow(const std::string& name) const {
+Result<ClientService::FollowedRun> RunService::find_to_follow(const std::string& name) const {
   const Result<RunRow> row = find(name);
   if (!row) return row.error();
-  ClientDesk::FollowedRun found{row.value().id, row.value().run_dir, std::nullopt, row.value().owner};
+  ClientService::FollowedRun found{row.value().id, row.value().run_dir, std::nullopt, row.value().owner};
   if (is_settled(found.id)) found.outcome = Json::parse(row.value().summary, nullptr, false);
   return found;
 }
@@ -436,7 +437,7 @@ Json RunService::signal(const Requester& who, const nlohmann::json& request) {
   return {{"ok", true}, {"run", run.value().id}};
 }
 
-void RunService::plan(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+void RunService::plan(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply) {
   job::LoadResult loaded = job::load_resolved(request.at("job"));
   job::check_for_cluster(loaded);
   if (!loaded.job) return reply(refused_job(loaded.diagnostics));

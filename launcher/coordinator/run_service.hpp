@@ -1,7 +1,7 @@
 #pragma once
 // What clients ask of a coordinator, answered from the shell and the folders of runs: submit, ps, status, stop, nodes.
-// Tells the client desk when files of runs grow. What is large is copied as values and made text of by a thread; what
-// touches files is asked of another one, with a limit.
+// Tells the client service when files of runs grow. What is large is copied as values and made text of by a thread;
+// what touches files is asked of another one, with a limit.
 
 #include <functional>
 #include <map>
@@ -14,7 +14,7 @@
 #include "common/json/nlohmann.hpp"
 #include "launcher/callbacks/run_callbacks.hpp"
 #include "launcher/coordinator/audit_log.hpp"
-#include "launcher/coordinator/client_desk.hpp"
+#include "launcher/coordinator/client_service.hpp"
 #include "launcher/coordinator/common_answer.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
 #include "launcher/coordinator/job_files.hpp"
@@ -51,13 +51,13 @@ class RunService {
 
   /// Goes on with the runs of the shell's store.
   [[nodiscard]] Status restore();
-  [[nodiscard]] ClientDesk& desk() { return desk_; }
+  [[nodiscard]] ClientService& client_service() { return client_service_; }
   /// Nothing for a run that is not known.
   [[nodiscard]] std::optional<std::string> directory_of(const RunId& run) const;
   /// In which the files are that its job has brought: its own, or, of a trial, its experiment's.
   [[nodiscard]] std::optional<std::string> directory_of_files(const RunId& run) const;
   /// Logs of `run` have grown.
-  void on_log_grown(const RunId& run, const std::string& file) { desk_.on_grown(run, file); }
+  void on_log_grown(const RunId& run, const std::string& file) { client_service_.on_grown(run, file); }
   struct Watcher {
     std::function<void(const RunId& run, const Json& event)> on_event;
     std::function<void(const RunId& run, const std::vector<std::string>& paths)> on_keep;
@@ -70,11 +70,11 @@ class RunService {
   [[nodiscard]] bool is_settled(const RunId& run) const;
 
  private:
-  void answer(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
-  void submit(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
-  void resume(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
+  void answer(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply);
+  void submit(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply);
+  void resume(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply);
   /// The resolved job of a run that has ended, for a client that wants to change it.
-  void job(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
+  void job(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply);
   void note_read(const Requester& who, const char* action, const RunId& run, const std::string& owner);
   struct Submission {
     Requester who;
@@ -84,7 +84,7 @@ class RunService {
     job::JobSpec job;
     std::optional<core::RunPast> past;
     std::unique_ptr<storage::RunDirectory> directory;
-    ClientDesk::Reply reply;
+    ClientService::Reply reply;
     Json offsets = Json::object();             ///< Where the files of a run that goes on begin to be its own.
     std::optional<core::TrialBase> base = {};  ///< Of an experiment.
     std::string files = {};                    ///< The hash of the set that the job brings; empty: none.
@@ -111,28 +111,28 @@ class RunService {
   [[nodiscard]] Status keep_files(const Requester& who, const std::string& files, const std::string& run_dir);
   [[nodiscard]] CommonAnswer::Source list_runs(CoordinatorShell::Which which) const;
   [[nodiscard]] CommonAnswer::Source list_nodes() const;
-  void status(const nlohmann::json& request, const ClientDesk::Reply& reply);
-  void checkpoints(const nlohmann::json& request, const ClientDesk::Reply& reply);
+  void status(const nlohmann::json& request, const ClientService::Reply& reply);
+  void checkpoints(const nlohmann::json& request, const ClientService::Reply& reply);
   void take_away(const std::string& folder);
   [[nodiscard]] Json stop(const Requester& who, const nlohmann::json& request);
   [[nodiscard]] Json signal(const Requester& who, const nlohmann::json& request);
   [[nodiscard]] Json search(const Requester& who, const nlohmann::json& request);
   void resume_experiment(const Requester& who, const RunRow& row, const nlohmann::json& request,
-                         const ClientDesk::Reply& reply);
-  void best(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
-  void runs(const ClientDesk::Reply& reply);
+                         const ClientService::Reply& reply);
+  void best(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply);
+  void runs(const ClientService::Reply& reply);
   void change_run(const Requester& who, const std::string& what, const nlohmann::json& request,
-                  const ClientDesk::Reply& reply);
+                  const ClientService::Reply& reply);
   [[nodiscard]] core::OwnerLoad load_of(const std::string& owner) const;
-  void order(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
-  void plan(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply);
-  void answer_beside(CommonAnswer::Make make, const ClientDesk::Reply& reply);
+  void order(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply);
+  void plan(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply);
+  void answer_beside(CommonAnswer::Make make, const ClientService::Reply& reply);
   [[nodiscard]] std::string refusal_of_one_more(const Requester& who, const char* verb, const std::string& owner,
                                                 const job::JobSpec& job);
   [[nodiscard]] RunObserver observe(const core::RunDefinition& definition);
   void add_callbacks(const core::RunDefinition& definition);
   [[nodiscard]] Result<RunRow> find(const std::string& name) const;
-  [[nodiscard]] Result<ClientDesk::FollowedRun> find_to_follow(const std::string& name) const;
+  [[nodiscard]] Result<ClientService::FollowedRun> find_to_follow(const std::string& name) const;
 
   CoordinatorShell& shell_;
   boost::asio::io_context& io_;
@@ -142,7 +142,7 @@ class RunService {
   std::map<RunId, Json> unsettled_;         ///< Outcomes of runs that are over, and whose files may grow.
   std::map<RunId, std::string> searchers_;  ///< Of live experiments: whose search program is heard.
   Watcher watcher_;
-  ClientDesk desk_;
+  ClientService client_service_;
   JobFiles job_files_;
   storage::FileThread folders_;  ///< Makes those of new runs.
   storage::FileThread files_;    ///< Reads what ended runs have left, and takes it away.

@@ -20,7 +20,7 @@ constexpr std::size_t kSearcherBytesMax = 64;
 /// In its own folder, unlike a run that goes on: its trials are there. One that has not ended gets the samples that it
 /// lacks, another search program, or somebody who looks on.
 void RunService::resume_experiment(const Requester& who, const RunRow& row, const nlohmann::json& request,
-                                   const ClientDesk::Reply& reply) {
+                                   const ClientService::Reply& reply) {
   const RunId& id = row.id;
   const auto samples = read_or(request, "samples", std::int64_t{0});
   const std::string searcher = read_or(request, "searcher", "");
@@ -56,7 +56,7 @@ void RunService::resume_experiment(const Requester& who, const RunRow& row, cons
 }
 
 /// What best.json of an experiment says; the trial's job is in it.
-void RunService::best(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+void RunService::best(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply) {
   const auto run = find(read_or(request, "run", ""));
   if (!run) return reply(refused("run", run.error().message));
   note_read(who, "read_job", run.value().id, run.value().owner);
@@ -102,7 +102,7 @@ Json RunService::search(const Requester& who, const nlohmann::json& request) {
     return refused("taken", fmt::format("the search program of another command makes the trials of {} now", id));
   const auto trial = tune::trial_given_in(line);
   const bool is_known = trial && experiment->has_trial(*trial);
-  if (experiment->hears_search() && !is_known) {
+  if (experiment->takes_search_lines() && !is_known) {
     if (why.empty())
       shell_.search_said(id, line);
     else

@@ -18,7 +18,7 @@ core::OwnerLoad RunService::load_of(const std::string& owner) const {
   return load;
 }
 
-void RunService::runs(const ClientDesk::Reply& reply) {
+void RunService::runs(const ClientService::Reply& reply) {
   Json list = Json::array();
   const std::vector<RunId> ids = shell_.run_ids(CoordinatorShell::Which::kAll);
   for (auto id = ids.rbegin(); id != ids.rend() && list.size() < kRowsMax; ++id) {
@@ -47,7 +47,7 @@ void RunService::runs(const ClientDesk::Reply& reply) {
 }
 
 void RunService::change_run(const Requester& who, const std::string& what, const nlohmann::json& request,
-                            const ClientDesk::Reply& reply) {
+                            const ClientService::Reply& reply) {
   const std::string name = request.value("run", "");
   const bool is_stray = retention_.strays().contains(name);  // By its whole name: no run is looked for among them.
   const auto run = name.empty() ? Result<RunRow>(Error{"name a run"}) : find(name);

@@ -76,11 +76,11 @@ Json row_of(const core::NodeSnapshot& node, TimePoint now) {
 }  // namespace
 
 /// `make` gives an answer of values that it owns; a large one would hold up everybody if the loop made it.
-void RunService::answer_beside(CommonAnswer::Make make, const ClientDesk::Reply& reply) {
+void RunService::answer_beside(CommonAnswer::Make make, const ClientService::Reply& reply) {
   const auto text = [make = std::move(make)]() -> Result<std::string> { return make(); };
   texts_.ask_within(kTextLimit, text, [reply](Result<std::string>&& made) {
-    reply(made ? ClientDesk::Answer::of_text(std::move(made).value())
-               : ClientDesk::Answer(refused("busy", made.error().message)));
+    reply(made ? ClientService::Answer::of_text(std::move(made).value())
+               : ClientService::Answer(refused("busy", made.error().message)));
   });
 }
 
@@ -109,7 +109,7 @@ CommonAnswer::Source RunService::list_nodes() const {
   return {[] { return false; }, [nodes, row] { return text_of_rows("nodes", *nodes, row); }};
 }
 
-void RunService::status(const nlohmann::json& request, const ClientDesk::Reply& reply) {
+void RunService::status(const nlohmann::json& request, const ClientService::Reply& reply) {
   const auto run = find(request.value("run", ""));
   if (!run) return reply(refused("run", run.error().message));
   const RunRow& row = run.value();
@@ -131,7 +131,7 @@ void RunService::status(const nlohmann::json& request, const ClientDesk::Reply& 
 }
 
 /// Manifests and sizes: reading all weights would hold up others who ask.
-void RunService::checkpoints(const nlohmann::json& request, const ClientDesk::Reply& reply) {
+void RunService::checkpoints(const nlohmann::json& request, const ClientService::Reply& reply) {
   const auto run = find(request.value("run", ""));
   if (!run) return reply(refused("run", run.error().message));
   const auto list = [folder = run.value().run_dir] {
@@ -142,7 +142,7 @@ void RunService::checkpoints(const nlohmann::json& request, const ClientDesk::Re
   });
 }
 
-void RunService::job(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+void RunService::job(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply) {
   const auto run = find(request.value("run", ""));
   if (!run) return reply(refused("run", run.error().message));
   note_read(who, "read_job", run.value().id, run.value().owner);
@@ -158,7 +158,7 @@ void RunService::job(const Requester& who, const nlohmann::json& request, const 
   });
 }
 
-void RunService::order(const Requester& who, const nlohmann::json& request, const ClientDesk::Reply& reply) {
+void RunService::order(const Requester& who, const nlohmann::json& request, const ClientService::Reply& reply) {
   static const std::map<std::string, core::NodeOrder::Kind> kKinds = {{"drain", core::NodeOrder::Kind::kDrain},
                                                                       {"undrain", core::NodeOrder::Kind::kUndrain},
                                                                       {"remove", core::NodeOrder::Kind::kRemove},

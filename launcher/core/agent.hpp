@@ -64,7 +64,7 @@ class Agent : private AgentState, private AgentRuns {
   [[nodiscard]] const AgentFacts& facts() const { return facts_; }
   [[nodiscard]] const Secrets& tokens() const { return tokens_; }
   /// Facts told so far.
-  [[nodiscard]] std::int64_t told() const { return outbox_.told(); }
+  [[nodiscard]] std::int64_t last_sequence() const { return outbox_.last_sequence(); }
 
  private:
   void handle(TimePoint now, const AgentEvent& event, AgentCommands& out);

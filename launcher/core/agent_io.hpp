@@ -39,7 +39,7 @@ struct AgentFacts {
   std::int64_t memory_bytes = 0;       ///< For workers; 0: not counted.
   std::map<std::string, std::string> labels = {};
   std::string version = {};
-  /// The next life of this agent takes its runs over (journal_sieve.hpp): keepers and ranks wait so long for it.
+  /// The next life of this agent takes its runs over (journal_filter.hpp): keepers and ranks wait so long for it.
   std::optional<Duration> returns_within = {};
 };
 

@@ -13,8 +13,8 @@ Coordinator::Coordinator(CoordinatorSettings settings, State state) : State(std:
   settings_ = settings;
   for (const auto& [id, node] : nodes_)
     if (node.look_at) looks_.emplace(*node.look_at, id);
-  for (const auto& [id, standing] : standings_)
-    if (standing.unstable_until) unstable_.insert(id);
+  for (const auto& [id, condition] : conditions_)
+    if (condition.unstable_until) unstable_.insert(id);
   for (auto& [id, run] : runs_)
     if (!run.finished()) live_[id] = &run;
   note_all_touched();
@@ -186,7 +186,7 @@ void Coordinator::on_restarted(TimePoint now, CoordinatorCommands& out) {
   time_to_be_back_ = std::chrono::seconds(nodes_.size() / kBackPerSecond);
   for (auto& [id, node] : nodes_) {
     node.is_linked = false;
-    hear(now, id, node);
+    note_heard(now, id, node);
   }
   for (const auto& [id, run] : live_) run->on_restarted(out);
   for (auto& [id, experiment] : experiments_) {
@@ -287,7 +287,7 @@ std::optional<TimePoint> Coordinator::next_wakeup() const {
     if (const auto at = experiment.next_wakeup()) consider(*at);
   for (const NodeId& id : unstable_) {
     const auto node = nodes_.find(id);
-    if (node != nodes_.end() && !node->second.is_closed) consider(*standings_.at(id).unstable_until);
+    if (node != nodes_.end() && !node->second.is_closed) consider(*conditions_.at(id).unstable_until);
   }
   return next;
 }

@@ -35,7 +35,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   /// Lost nodes that are remembered; the one that was lost first is forgotten first.
   static constexpr std::size_t kLostMax = 1024;
   /// Names that orders are remembered of, known nodes or not.
-  static constexpr std::size_t kStandingsMax = 65'536;
+  static constexpr std::size_t kConditionsMax = 65'536;
 
   explicit Coordinator(CoordinatorSettings settings = {}) { settings_ = settings; }
   /// Goes on as the machine that `state` was taken of.
@@ -129,9 +129,9 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   [[nodiscard]] std::optional<coordinator_command::RefuseAgent> refusal(TimePoint now,
                                                                         const CoordinatorEvent& event) const;
   [[nodiscard]] std::vector<NodeId> silent_nodes(TimePoint now);
-  [[nodiscard]] Node* find_speaker(TimePoint now, const NodeId& node, CoordinatorCommands& out);
+  [[nodiscard]] Node* find_sender(TimePoint now, const NodeId& node, CoordinatorCommands& out);
   [[nodiscard]] TimePoint next_look(const Node& node) const;
-  void hear(TimePoint now, const NodeId& id, Node& node);
+  void note_heard(TimePoint now, const NodeId& id, Node& node);
   void note_look(const NodeId& id, Node& node);
   void drop_look(const NodeId& id, Node& node);
   void lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s, CoordinatorCommands& out);
@@ -139,12 +139,12 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void note_flap(TimePoint now, const NodeId& node);
   void note_back(TimePoint now, const NodeId& node);
   void end_quarantines(TimePoint now);
-  [[nodiscard]] static NodePhase phase_of(const Node& known, const Standing* its);
+  [[nodiscard]] static NodePhase phase_of(const Node& known, const NodeCondition* its);
   [[nodiscard]] NodeSnapshot snapshot_of(const NodeId& node, const Node& known) const;
-  [[nodiscard]] std::string why_out(const Node& known, const Standing* its) const;
+  [[nodiscard]] std::string why_out(const Node& known, const NodeCondition* its) const;
   /// Nothing for a node without orders, whose link was never lost.
-  [[nodiscard]] const Standing* standing(const NodeId& node) const;
-  [[nodiscard]] static int slots_of(const Node& known, const Standing* its);
+  [[nodiscard]] const NodeCondition* condition(const NodeId& node) const;
+  [[nodiscard]] static int slots_of(const Node& known, const NodeCondition* its);
 
   // coordinator_queue.cpp: who may have what
   void take_back_slots(TimePoint now, CoordinatorCommands& out);

@@ -84,7 +84,7 @@ struct KnownNode {
   std::optional<TimePoint> lost_at;  ///< Nothing: it is not lost.
 };
 /// And of its name, whichever agent bears it.
-struct KnownStanding {
+struct KnownCondition {
   NodeId node;
   bool is_drained = false;
   std::optional<int> slots;      ///< Ordered.
@@ -143,7 +143,7 @@ struct NodeSilent {
 /// Takes the place of all events before it: nodes as they were when no run was live.
 struct NodesKnown {
   std::vector<KnownNode> nodes;
-  std::vector<KnownStanding> standings;
+  std::vector<KnownCondition> conditions;
 };
 /// An experiment that was stopped goes on, or is to have more trials.
 struct ExperimentResumed {

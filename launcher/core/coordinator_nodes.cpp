@@ -49,9 +49,9 @@ std::optional<coordinator_command::RefuseAgent> Coordinator::refusal(TimePoint n
 void Coordinator::on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message,
                            CoordinatorCommands& out) {
   if (const auto* state = std::get_if<cluster::NodeState>(&message)) return on_state(now, node, *state, out);
-  Node* known = find_speaker(now, node, out);
+  Node* known = find_sender(now, node, out);
   if (known == nullptr) return;  // Its first message must be its state.
-  hear(now, node, *known);
+  note_heard(now, node, *known);
   if (const auto* fact = std::get_if<cluster::Fact>(&message)) {
     on_fact(now, node, *known, *fact, out);
   } else if (const auto* ask = std::get_if<cluster::ExchangeAsk>(&message)) {
@@ -66,13 +66,13 @@ void Coordinator::on_agent(TimePoint now, const NodeId& node, const cluster::Fro
 
 /// A node that was lost and goes on talking over the same link was cut off without noticing: it is told what
 /// is wanted.
-Coordinator::Node* Coordinator::find_speaker(TimePoint now, const NodeId& node, CoordinatorCommands& out) {
+Coordinator::Node* Coordinator::find_sender(TimePoint now, const NodeId& node, CoordinatorCommands& out) {
   const auto known = nodes_.find(node);
   if (known != nodes_.end()) return &known->second;
   auto lost = lost_.extract(node);
   if (lost.empty()) return nullptr;
   Node& back = nodes_.insert(std::move(lost)).position->second;
-  hear(now, node, back);
+  note_heard(now, node, back);
   back.is_closed = false;
   back.lost_at.reset();
   capacity_changed_ = true;
@@ -91,7 +91,7 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
   for (const cluster::HeldRun& held : state.runs)
     if (const auto run = runs_.find(held.run); run != runs_.end()) run->second.note_held(held);
   // What it has said before an order reached it tells nothing of ranks that the order has started.
-  if (!state.is_new_link) (void)find_speaker(now, node, out);
+  if (!state.is_new_link) (void)find_sender(now, node, out);
   const auto place = nodes_.find(node);
   const bool is_restarted = place != nodes_.end() && place->second.incarnation != state.incarnation;
   // Facts that it has forgotten, trusting an acknowledgement, and that are not known here: the store has lost its end.
@@ -116,7 +116,7 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
   known.state = state;
   known.state.runs.clear();
   known.is_linked = true;
-  hear(now, node, known);
+  note_heard(now, node, known);
   if (is_new || known.is_closed) note_back(now, node);
   known.is_closed = false;
   if (is_back) tell_again(now, node, state, out);
@@ -184,7 +184,7 @@ std::vector<NodeId> Coordinator::silent_nodes(TimePoint now) {
   for (const NodeId& id : due) {
     Node& node = nodes_.at(id);
     if (is_late) {
-      hear(now, id, node);
+      note_heard(now, id, node);
     } else if (!node.suspect_until) {
       node.suspect_until = now + kSecondLook;
       note_look(id, node);
@@ -200,7 +200,7 @@ TimePoint Coordinator::next_look(const Node& node) const {
   return node.suspect_until.value_or(node.heard_at + time);
 }
 
-void Coordinator::hear(TimePoint now, const NodeId& id, Node& node) {
+void Coordinator::note_heard(TimePoint now, const NodeId& id, Node& node) {
   node.heard_at = now;
   node.suspect_until.reset();
   note_look(id, node);
@@ -244,9 +244,9 @@ void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& rea
 /// Of its name the orders stay: whoever drained it does not expect it back at work.
 void Coordinator::forget_lost(NodeId node) {
   lost_.erase(node);
-  const auto standing = standings_.find(node);
-  if (standing == standings_.end() || standing->second.is_drained || standing->second.slots) return;
-  standings_.erase(standing);
+  const auto condition = conditions_.find(node);
+  if (condition == conditions_.end() || condition->second.is_drained || condition->second.slots) return;
+  conditions_.erase(condition);
   unstable_.erase(node);
 }
 
@@ -254,7 +254,7 @@ void Coordinator::forget_lost(NodeId node) {
 
 void Coordinator::note_flap(TimePoint now, const NodeId& node) {
   if (!settings_.node_timeout) return;
-  Standing& known = standings_[node];
+  NodeCondition& known = conditions_[node];
   known.flaps.push_back(now);
   while (now - known.flaps.front() > settings_.flap_window) known.flaps.pop_front();
   if (static_cast<int>(known.flaps.size()) <= settings_.flaps_max) return;
@@ -265,14 +265,14 @@ void Coordinator::note_flap(TimePoint now, const NodeId& node) {
 
 /// It has to be well for so long from here on.
 void Coordinator::note_back(TimePoint now, const NodeId& node) {
-  const auto known = standings_.find(node);
-  if (known != standings_.end() && known->second.unstable_until)
+  const auto known = conditions_.find(node);
+  if (known != conditions_.end() && known->second.unstable_until)
     known->second.unstable_until = now + settings_.stable_after;
 }
 
 void Coordinator::end_quarantines(TimePoint now) {
   for (auto id = unstable_.begin(); id != unstable_.end();) {
-    Standing& known = standings_.at(*id);
+    NodeCondition& known = conditions_.at(*id);
     const auto node = nodes_.find(*id);
     if (now < *known.unstable_until || node == nodes_.end() || node->second.is_closed) {
       ++id;
@@ -289,15 +289,15 @@ void Coordinator::end_quarantines(TimePoint now) {
 std::string Coordinator::why_not(const NodeId& node, const NodeOrder& order) const {
   const auto known = nodes_.find(node);
   const bool is_known = known != nodes_.end();
-  const bool is_remembered = lost_.contains(node) || standings_.contains(node);
+  const bool is_remembered = lost_.contains(node) || conditions_.contains(node);
   if (!is_known && !is_remembered) return "no node " + node;
   if (order.kind == NodeOrder::Kind::kSetSlots && order.slots > kNodeUnitsMax)
     return fmt::format("{} slots; a node may have {}", order.slots, kNodeUnitsMax);
-  if (order.kind != NodeOrder::Kind::kRemove && !standings_.contains(node) && standings_.size() >= kStandingsMax)
+  if (order.kind != NodeOrder::Kind::kRemove && !conditions_.contains(node) && conditions_.size() >= kConditionsMax)
     return fmt::format("{} names of nodes have orders or lost links already: `nodes remove` those that are gone",
-                       standings_.size());
+                       conditions_.size());
   if (order.kind != NodeOrder::Kind::kRemove || !is_known) return {};
-  const Standing* its = standing(node);
+  const NodeCondition* its = condition(node);
   if (its == nullptr || !its->is_drained) return node + " is connected and not drained: drain it first";
   for (const auto& [id, run] : live_)
     if (run->slots_used(node) > 0) return fmt::format("{} still holds ranks of {}", node, id);
@@ -310,16 +310,16 @@ void Coordinator::on_order(TimePoint now, const NodeId& node, const NodeOrder& o
   changed_nodes_.insert(node);
   switch (order.kind) {
     case NodeOrder::Kind::kDrain:
-      standings_[node].is_drained = true;
+      conditions_[node].is_drained = true;
       return;
     case NodeOrder::Kind::kUndrain:
-      standings_[node].is_drained = false;
-      standings_[node].flaps.clear();  // Whoever takes it back vouches for its link too.
-      standings_[node].unstable_until.reset();
+      conditions_[node].is_drained = false;
+      conditions_[node].flaps.clear();  // Whoever takes it back vouches for its link too.
+      conditions_[node].unstable_until.reset();
       unstable_.erase(node);
       return;
     case NodeOrder::Kind::kSetSlots:
-      standings_[node].slots = order.slots < 0 ? std::nullopt : std::optional(order.slots);
+      conditions_[node].slots = order.slots < 0 ? std::nullopt : std::optional(order.slots);
       return;
     case NodeOrder::Kind::kRemove:
       break;
@@ -330,22 +330,22 @@ void Coordinator::on_order(TimePoint now, const NodeId& node, const NodeOrder& o
   if (const auto lost = lost_.find(node); lost != lost_.end() && !lost->second.is_closed)
     out.push_back(coordinator_command::RefuseAgent{node, lost->second.incarnation, "removed by an operator"});
   lost_.erase(node);
-  standings_.erase(node);
+  conditions_.erase(node);
   unstable_.erase(node);
 }
 
 // ---- views ----
 
-const Coordinator::Standing* Coordinator::standing(const NodeId& node) const {
-  const auto known = standings_.find(node);
-  return known == standings_.end() ? nullptr : &known->second;
+const Coordinator::NodeCondition* Coordinator::condition(const NodeId& node) const {
+  const auto known = conditions_.find(node);
+  return known == conditions_.end() ? nullptr : &known->second;
 }
 
-int Coordinator::slots_of(const Node& known, const Standing* its) {
+int Coordinator::slots_of(const Node& known, const NodeCondition* its) {
   return its != nullptr && its->slots ? *its->slots : known.state.slots;
 }
 
-NodePhase Coordinator::phase_of(const Node& known, const Standing* its) {
+NodePhase Coordinator::phase_of(const Node& known, const NodeCondition* its) {
   if (known.lost_at) return NodePhase::kLost;
   if (known.is_closed) return NodePhase::kClosed;
   if (known.state.is_leaving) return NodePhase::kLeaving;
@@ -354,7 +354,7 @@ NodePhase Coordinator::phase_of(const Node& known, const Standing* its) {
   return NodePhase::kReady;
 }
 
-std::string Coordinator::why_out(const Node& known, const Standing* its) const {
+std::string Coordinator::why_out(const Node& known, const NodeCondition* its) const {
   switch (phase_of(known, its)) {
     case NodePhase::kReady:
       return {};
@@ -374,7 +374,7 @@ std::string Coordinator::why_out(const Node& known, const Standing* its) const {
 }
 
 NodeSnapshot Coordinator::snapshot_of(const NodeId& node, const Node& known) const {
-  const Standing* its = standing(node);
+  const NodeCondition* its = condition(node);
   NodeSnapshot row;
   row.node = node;
   row.slots = slots_of(known, its);
@@ -403,12 +403,12 @@ coordinator_event::NodesKnown Coordinator::known_nodes() const {
   for (const auto* nodes : {&nodes_, &lost_})
     for (const auto& [id, node] : *nodes)
       known.nodes.push_back({id, node.state, node.last_fact, node.is_closed, node.lost_at});
-  for (const auto& [id, standing] : standings_)
-    known.standings.push_back({id,
-                               standing.is_drained,
-                               standing.slots,
-                               {standing.flaps.begin(), standing.flaps.end()},
-                               standing.unstable_until});
+  for (const auto& [id, condition] : conditions_)
+    known.conditions.push_back({id,
+                                condition.is_drained,
+                                condition.slots,
+                                {condition.flaps.begin(), condition.flaps.end()},
+                                condition.unstable_until});
   return known;
 }
 
@@ -423,8 +423,8 @@ void Coordinator::on_nodes_known(TimePoint now, const coordinator_event::NodesKn
     node.is_closed = one.is_closed;
     node.lost_at = one.lost_at;
   }
-  for (const KnownStanding& one : known.standings) {
-    standings_[one.node] = {one.is_drained, one.slots, {one.flaps.begin(), one.flaps.end()}, one.unstable_until};
+  for (const KnownCondition& one : known.conditions) {
+    conditions_[one.node] = {one.is_drained, one.slots, {one.flaps.begin(), one.flaps.end()}, one.unstable_until};
     if (one.unstable_until) unstable_.insert(one.node);
   }
   capacity_changed_ = room_changed_ = true;

@@ -15,7 +15,7 @@ void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
     const auto node = nodes_.find(id);
     if (node == nodes_.end()) continue;
     const bool is_leaving = node->second.state.is_leaving;
-    int over = -slots_of(node->second, standing(id));
+    int over = -slots_of(node->second, condition(id));
     for (const auto& [run, machine] : live_) over += machine->slots_used(id);
     if (over <= 0 && !is_leaving) continue;
     for (RunMachine* run : least_important_first()) {
@@ -71,7 +71,7 @@ bool Coordinator::offer_growth(TimePoint now, const std::map<RunId, int>& growth
 
 NodeView Coordinator::view_of(const NodeId& node) const {
   const Node& known = nodes_.at(node);
-  const Standing* its = standing(node);
+  const NodeCondition* its = condition(node);
   return {known.state.address, known.is_closed, its != nullptr && its->is_drained, known.state.is_leaving};
 }
 
@@ -135,7 +135,7 @@ Capacities Coordinator::capacities(const std::map<RunId, Holding>& holdings, boo
   Capacities capacities;
   capacities.reserve(nodes_.size());
   for (const auto& [id, node] : nodes_) {
-    const Standing* its = standing(id);
+    const NodeCondition* its = condition(id);
     NodeCapacity& capacity = capacities.emplace_hint(capacities.end(), id, NodeCapacity{})->second;
     capacity.total = {slots_of(node, its), node.state.cpus, node.state.gpus, node.state.memory_bytes};
     capacity.free = capacity.total;

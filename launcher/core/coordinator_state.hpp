@@ -60,7 +60,7 @@ struct CoordinatorState {
     std::map<RunId, Generation> forgotten;  ///< While lost: runs that it may hold and that nobody knows any more.
   };
   /// What belongs to a name, whichever agent bears it.
-  struct Standing {
+  struct NodeCondition {
     bool is_drained = false;
     std::optional<int> slots;     ///< Ordered.
     std::deque<TimePoint> flaps;  ///< Losses of its link, at most flaps_max + 1.
@@ -76,7 +76,7 @@ struct CoordinatorState {
 
   std::map<NodeId, Node> nodes_;
   std::map<NodeId, Node> lost_;  ///< As they were: a node may be heard again, and its facts go on counting.
-  std::map<NodeId, Standing> standings_;
+  std::map<NodeId, NodeCondition> conditions_;
   Duration time_to_be_back_{};  ///< Of nodes that have not connected since the restart; whole seconds.
   std::map<RunId, RunMachine> runs_;
   std::map<RunId, Experiment> experiments_;  ///< Their trials are among runs_, as long as these are remembered.
@@ -90,7 +90,7 @@ struct CoordinatorIndex {
   CoordinatorSettings settings_;
   /// Of nodes_: when each is looked at next for being silent, so that a heartbeat costs no look at all the others.
   std::set<std::pair<TimePoint, NodeId>> looks_;
-  std::set<NodeId> unstable_;          ///< Names whose standing has unstable_until.
+  std::set<NodeId> unstable_;          ///< Names whose condition has unstable_until.
   std::map<RunId, RunMachine*> live_;  ///< Of runs_: those that have not finished; most events look at all of them.
   FactCounts facts_;                   ///< Since this process began.
   // In the event in work:

@@ -10,7 +10,7 @@ std::map<NodePhase, NodeSum> Coordinator::node_sums() const {
   std::map<NodePhase, NodeSum> sums;
   for (const auto* nodes : {&nodes_, &lost_})
     for (const auto& [id, node] : *nodes) {
-      const Standing* its = standing(id);
+      const NodeCondition* its = condition(id);
       NodeSum& sum = sums[phase_of(node, its)];
       ++sum.nodes;
       sum.slots += slots_of(node, its);
@@ -23,7 +23,7 @@ std::map<NodePhase, NodeSum> Coordinator::node_sums() const {
       if (node == lost_.end()) continue;
       const auto left = node->second.leftovers.find(id);
       const int counted = left == node->second.leftovers.end() ? 0 : left->second.workers;
-      sums.at(phase_of(node->second, standing(name))).used += std::max(held - counted, 0);
+      sums.at(phase_of(node->second, condition(name))).used += std::max(held - counted, 0);
     }
   return sums;
 }

@@ -111,14 +111,14 @@ void Experiment::make_list() {
     list_ = spec_.list();
     return;
   }
-  talk_.emplace(spec_.parameters, next_);
-  talk_->on_asked({owed_.begin(), owed_.end()});
-  if (no_more_) talk_->on_asked({unmade_.begin(), unmade_.end()});
+  protocol_.emplace(spec_.parameters, next_);
+  protocol_->on_asked({owed_.begin(), owed_.end()});
+  if (no_more_) protocol_->on_asked({unmade_.begin(), unmade_.end()});
   for (const auto& [trial, its] : trials_) {
-    talk_->on_given(trial);
-    if (its.phase == TrialPhase::kEnded) talk_->on_end(trial);
+    protocol_->on_given(trial);
+    if (its.phase == TrialPhase::kEnded) protocol_->on_end(trial);
   }
-  if (no_more_) (void)talk_->take("{\"type\":\"no_more\"}");  // Ignoring: it is said once more, and not heard.
+  if (no_more_) (void)protocol_->take("{\"type\":\"no_more\"}");  // Ignoring: it is said once more, and not heard.
 }
 
 Experiment::State Experiment::state() const {
@@ -171,7 +171,7 @@ void Experiment::advance(TimePoint now, std::size_t waiting, CoordinatorCommands
       if (trials_.at(chosen->trial).phase == TrialPhase::kPausing) break;
       rule_->on_resumed(chosen->trial);
       obey(tune::Decisions{*chosen}, out, orders);
-      hear_held(chosen->trial, out, orders);
+      deliver_held(chosen->trial, out, orders);
     } else if (list_ && more_may_come()) {
       const tune::Trial trial = list_->at(next_++);
       start(trial.id, trial.values, out, orders);

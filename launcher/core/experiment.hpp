@@ -104,8 +104,8 @@ class Experiment : private ExperimentState {
   /// Nothing for a run that is none of its trials, or one of which nothing is kept.
   [[nodiscard]] std::optional<tune::TrialId> trial_of(const RunId& run) const;
   /// A program makes its trials, and more may come.
-  [[nodiscard]] bool hears_search() const {
-    return talk_ && !is_over_ && search_error_.empty() && search_ended_.empty();
+  [[nodiscard]] bool takes_search_lines() const {
+    return protocol_ && !is_over_ && search_error_.empty() && search_ended_.empty();
   }
   /// Its search program is not heard any more: on_resumed() gives another one a hearing.
   [[nodiscard]] bool has_failed_search() const { return !search_error_.empty(); }
@@ -164,7 +164,7 @@ class Experiment : private ExperimentState {
   [[nodiscard]] tune::TrialId planned() const;
   void make_list();
   void ask_search(TimePoint now, std::size_t room, CoordinatorCommands& out);
-  void hear_search_again(TimePoint now);
+  void reopen_search(TimePoint now);
   void end_search(const std::string& why, CoordinatorCommands& out);
   [[nodiscard]] bool is_better(double left, double right) const;
   [[nodiscard]] std::string run_dir_of(tune::TrialId trial) const;
@@ -177,10 +177,10 @@ class Experiment : private ExperimentState {
   void exploit(const tune::Decision& decision, const std::string& why, TrialOrders& orders);
   void obey(const tune::Decisions& decisions, CoordinatorCommands& out, TrialOrders& orders);
   /// Whether a trial's line counts now, when it goes on, or not at all.
-  enum class Hearing { kNow, kLater, kNever };
-  [[nodiscard]] static Hearing hearing_of(const TrialRecord& its);
-  void hear(tune::TrialId trial, const nlohmann::ordered_json& line, CoordinatorCommands& out, TrialOrders& orders);
-  void hear_held(tune::TrialId trial, CoordinatorCommands& out, TrialOrders& orders);
+  enum class Delivery { kNow, kLater, kNever };
+  [[nodiscard]] static Delivery delivery_of(const TrialRecord& its);
+  void deliver(tune::TrialId trial, const nlohmann::ordered_json& line, CoordinatorCommands& out, TrialOrders& orders);
+  void deliver_held(tune::TrialId trial, CoordinatorCommands& out, TrialOrders& orders);
   void take_held(tune::TrialId trial, CoordinatorCommands& out, TrialOrders& orders);
   [[nodiscard]] Status become_clone(tune::TrialId trial, TrialOrders& orders);
   void take_line(tune::TrialId trial, const nlohmann::ordered_json& line, CoordinatorCommands& out,
@@ -196,9 +196,9 @@ class Experiment : private ExperimentState {
   [[nodiscard]] double wall_s(TimePoint now) const;
   void record(nlohmann::ordered_json event, CoordinatorCommands& out) const;
 
-  tune::ExperimentSpec spec_;             ///< Of the job.
-  std::optional<tune::TrialList> list_;   ///< Of spec_; nothing: a search program makes the trials.
-  std::optional<tune::SearchTalk> talk_;  ///< With that one.
+  tune::ExperimentSpec spec_;                     ///< Of the job.
+  std::optional<tune::TrialList> list_;           ///< Of spec_; nothing: a search program makes the trials.
+  std::optional<tune::SearchProtocol> protocol_;  ///< With that one.
   std::unique_ptr<tune::Scheduler> rule_;
   /// Why nothing of that is there: what another version has stored. It ends its trials, decides nothing, and fails.
   std::string unreadable_;

@@ -30,7 +30,7 @@ void Experiment::on_line(const coordinator_command::RecordMetrics& told, Coordin
   const auto trial = trial_of(told.run);
   if (!trial || is_over_ || !is_readable()) return;
   if (definition_.job.training && told.key.batch != 0) return;  // Within an epoch; its end counts.
-  hear(*trial, told.metrics, out, orders);
+  deliver(*trial, told.metrics, out, orders);
 }
 
 void Experiment::on_line_refused(const RunId& run, const std::string& why, CoordinatorCommands& out) const {
@@ -38,39 +38,39 @@ void Experiment::on_line_refused(const RunId& run, const std::string& why, Coord
     record({{"event", "last_line_refused"}, {"trial", *trial}, {"why", why}}, out);
 }
 
-void Experiment::hear(tune::TrialId trial, const Line& line, CoordinatorCommands& out, TrialOrders& orders) {
+void Experiment::deliver(tune::TrialId trial, const Line& line, CoordinatorCommands& out, TrialOrders& orders) {
   TrialRecord& its = trials_.at(trial);
-  switch (hearing_of(its)) {
-    case Hearing::kNow:
+  switch (delivery_of(its)) {
+    case Delivery::kNow:
       return take_line(trial, line, out, orders);
-    case Hearing::kLater:
+    case Delivery::kLater:
       if (its.held.size() < kHeldMax) its.held.push_back(line);
       return;
-    case Hearing::kNever:
+    case Delivery::kNever:
       return;
   }
 }
 
 /// A report may cross the order to stop or to pause on its way. Whether one does is chance, and chance must not change
 /// what is decided, or one seed would not give the same experiment twice.
-Experiment::Hearing Experiment::hearing_of(const TrialRecord& its) {
-  if (!its.taken.empty()) return Hearing::kNever;  // It goes on with another one's state.
+Experiment::Delivery Experiment::delivery_of(const TrialRecord& its) {
+  if (!its.taken.empty()) return Delivery::kNever;  // It goes on with another one's state.
   switch (its.interrupted.value_or(its.phase)) {
     case TrialPhase::kRunning:
-      return Hearing::kNow;
+      return Delivery::kNow;
     case TrialPhase::kPausing:
     case TrialPhase::kPaused:
-      return Hearing::kLater;
+      return Delivery::kLater;
     case TrialPhase::kStopping:
     case TrialPhase::kEnded:
-      return Hearing::kNever;
+      return Delivery::kNever;
   }
-  return Hearing::kNever;
+  return Delivery::kNever;
 }
 
 /// It goes on, as if it said them now: after one of them it may have to pause again, or to end.
-void Experiment::hear_held(tune::TrialId trial, CoordinatorCommands& out, TrialOrders& orders) {
-  for (const Line& line : std::exchange(trials_.at(trial).held, {})) hear(trial, line, out, orders);
+void Experiment::deliver_held(tune::TrialId trial, CoordinatorCommands& out, TrialOrders& orders) {
+  for (const Line& line : std::exchange(trials_.at(trial).held, {})) deliver(trial, line, out, orders);
 }
 
 /// It has ended without another word about it.

@@ -13,17 +13,17 @@ namespace sgd::core {
 
 void Experiment::ask_search(TimePoint now, std::size_t room, CoordinatorCommands& out) {
   std::vector<tune::TrialId> wanted;
-  while (hears_search() && !no_more_ && wanted.size() < room && next_ < planned()) wanted.push_back(next_++);
+  while (takes_search_lines() && !no_more_ && wanted.size() < room && next_ < planned()) wanted.push_back(next_++);
   if (wanted.empty()) return;
   owed_.insert(wanted.begin(), wanted.end());
   if (!owed_since_) owed_since_ = now;
-  talk_->on_asked(wanted);
+  protocol_->on_asked(wanted);
   record({{"event", "trials_wanted"}, {"trials", wanted}}, out);
 }
 
 void Experiment::on_search_said(TimePoint now, const std::string& line, CoordinatorCommands& out, TrialOrders& orders) {
-  if (!hears_search()) return;
-  const auto said = talk_->take(line);
+  if (!takes_search_lines()) return;
+  const auto said = protocol_->take(line);
   if (!said) return end_search(said.error().message, out);
   if (const auto* trial = std::get_if<tune::Trial>(&said.value())) {
     owed_.erase(trial->id);
@@ -53,7 +53,7 @@ void Experiment::on_search_failed(const std::string& why, CoordinatorCommands& o
 
 /// Trials that it has given go on: what they find is known, and so is that it is not all, unless it has given all.
 void Experiment::end_search(const std::string& why, CoordinatorCommands& out) {
-  if (!is_readable() || !hears_search()) return;
+  if (!is_readable() || !takes_search_lines()) return;
   const bool has_given_all = !more_may_come();
   (has_given_all ? search_ended_ : search_error_) = why;
   unmade_.merge(owed_);
@@ -63,10 +63,10 @@ void Experiment::end_search(const std::string& why, CoordinatorCommands& out) {
 }
 
 /// Whatever was asked for and has not begun, the next program owes: it is told so by the same events.
-void Experiment::hear_search_again(TimePoint now) {
+void Experiment::reopen_search(TimePoint now) {
   search_error_.clear();
   search_ended_.clear();
-  if (!talk_ || no_more_) return;
+  if (!protocol_ || no_more_) return;
   owed_.merge(unmade_);
   owed_since_ = owed_.empty() ? std::nullopt : std::optional(now);
   make_list();

@@ -72,7 +72,7 @@ void Experiment::on_paused(const RunId& run, CoordinatorCommands& out, TrialOrde
   }
   its.phase = TrialPhase::kRunning;
   orders.emplace_back(trial_order::Resume{run});
-  hear_held(*trial, out, orders);
+  deliver_held(*trial, out, orders);
 }
 
 /// One that was to take another one's state has no rank: it has it from here on.
@@ -152,7 +152,7 @@ void Experiment::end_trial(tune::TrialId trial, tune::Outcome outcome, std::stri
                 {"wall_s", its.wall_s}};
   if (!its.reason.empty()) event["why"] = its.reason;
   record(std::move(event), out);
-  if (talk_) talk_->on_end(trial);
+  if (protocol_) protocol_->on_end(trial);
   if (!is_readable()) return;
   note_best(trial, out);
   if (outcome != tune::Outcome::kCancelled) its.interrupted.reset();
@@ -233,7 +233,7 @@ void Experiment::on_resumed(TimePoint now, std::int64_t samples, CoordinatorComm
     SGD_ASSERT(is_readable());  // Of another number of samples only.
     make_list();
   }
-  hear_search_again(now);
+  reopen_search(now);
   record({{"event", "experiment_resumed"}, {"trials", planned()}}, out);
   has_told_last_ = false;
   if (!is_over_) return;

@@ -92,7 +92,7 @@ class Outbox : private OutboxState {
   /// A fact of this generation that is not acknowledged.
   [[nodiscard]] bool has(const RunId& run, Generation generation, GenerationUid uid) const;
   /// Facts that have a number.
-  [[nodiscard]] std::int64_t told() const { return sequence_; }
+  [[nodiscard]] std::int64_t last_sequence() const { return sequence_; }
   [[nodiscard]] std::int64_t acknowledged() const { return sequence_ - static_cast<std::int64_t>(numbered_.size()); }
 
  private:

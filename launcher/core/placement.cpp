@@ -15,50 +15,50 @@ namespace {
 using Strategy = job::PlacementRules::Strategy;
 
 /// What a node has and gets. In the order of the placement: nodes of the one before first, then by name.
-struct Seat {
+struct Candidate {
   const NodeId* node;
   int room;
   int before;  ///< Ranks that it had.
   int count = 0;
 };
-using Seats = std::vector<Seat>;
+using Candidates = std::vector<Candidate>;
 
-Seats seats_of(const WorkersByNode& rooms, const Placement& before) {
-  Seats seats;
-  seats.reserve(rooms.size());
+Candidates candidates_of(const WorkersByNode& rooms, const Placement& before) {
+  Candidates candidates;
+  candidates.reserve(rooms.size());
   std::set<NodeId> placed;
   for (const NodePlace& place : before.nodes) {
     const auto room = rooms.find(place.node);
     if (room == rooms.end() || !placed.insert(place.node).second) continue;
-    seats.push_back({&room->first, room->second, static_cast<int>(place.ranks.size())});
+    candidates.push_back({&room->first, room->second, static_cast<int>(place.ranks.size())});
   }
   for (const auto& [node, room] : rooms)
-    if (placed.empty() || !placed.contains(node)) seats.push_back({&node, room, 0});
-  return seats;
+    if (placed.empty() || !placed.contains(node)) candidates.push_back({&node, room, 0});
+  return candidates;
 }
 
 /// Gives nodes what they had, as far as there is room; what is left to place.
-int keep(Seats& seats, int left) {
-  for (Seat& seat : seats) {
-    seat.count = std::min({seat.before, seat.room, left});
-    left -= seat.count;
+int keep(Candidates& candidates, int left) {
+  for (Candidate& candidate : candidates) {
+    candidate.count = std::min({candidate.before, candidate.room, left});
+    left -= candidate.count;
   }
   return left;
 }
 
-void give(Seat& seat, int& left) {
-  const int more = std::min(seat.room - seat.count, left);
-  seat.count += more;
+void give(Candidate& candidate, int& left) {
+  const int more = std::min(candidate.room - candidate.count, left);
+  candidate.count += more;
   left -= more;
 }
 
-void pack(Seats& seats, int left) {
-  for (Seat& seat : seats)
-    if (seat.before > 0) give(seat, left);
+void pack(Candidates& candidates, int left) {
+  for (Candidate& candidate : candidates)
+    if (candidate.before > 0) give(candidate, left);
   if (left == 0) return;
-  std::map<int, std::deque<Seat*>> unused;  // By room; of equal rooms by name.
-  for (Seat& seat : seats)
-    if (seat.room > 0 && seat.count == 0) unused[seat.room].push_back(&seat);
+  std::map<int, std::deque<Candidate*>> unused;  // By room; of equal rooms by name.
+  for (Candidate& candidate : candidates)
+    if (candidate.room > 0 && candidate.count == 0) unused[candidate.room].push_back(&candidate);
   while (left > 0 && !unused.empty()) {
     auto chosen = unused.lower_bound(left);
     if (chosen == unused.end()) --chosen;
@@ -68,15 +68,15 @@ void pack(Seats& seats, int left) {
   }
 }
 
-void spread(Seats& seats, int left) {
+void spread(Candidates& candidates, int left) {
   std::set<std::pair<int, std::size_t>> open;  // Ranks so far, place in the order.
-  for (std::size_t place = 0; place < seats.size(); ++place)
-    if (seats[place].count < seats[place].room) open.emplace(seats[place].count, place);
+  for (std::size_t place = 0; place < candidates.size(); ++place)
+    if (candidates[place].count < candidates[place].room) open.emplace(candidates[place].count, place);
   for (; left > 0 && !open.empty(); --left) {
     const auto [ranks, place] = *open.begin();
     open.erase(open.begin());
-    seats[place].count = ranks + 1;
-    if (ranks + 1 < seats[place].room) open.emplace(ranks + 1, place);
+    candidates[place].count = ranks + 1;
+    if (ranks + 1 < candidates[place].room) open.emplace(ranks + 1, place);
   }
 }
 
@@ -94,17 +94,17 @@ Placement place(const WorkersByNode& rooms, int num_workers, int min_workers, co
         fmt::format("{} slot{} wanted, {} available", min_workers, min_workers == 1 ? "" : "s", placement.available);
     return placement;
   }
-  Seats seats = seats_of(rooms, before);
+  Candidates candidates = candidates_of(rooms, before);
   const bool is_even = strategy == Strategy::kSpread;
   const bool divides_anew = is_even && before.world_size != world_size;
-  const int left = divides_anew ? world_size : keep(seats, world_size);
-  if (is_even) spread(seats, left);
-  if (!is_even) pack(seats, left);
+  const int left = divides_anew ? world_size : keep(candidates, world_size);
+  if (is_even) spread(candidates, left);
+  if (!is_even) pack(candidates, left);
   Rank next = 0;
-  for (const Seat& seat : seats) {
-    if (seat.count == 0) continue;
-    NodePlace& here = placement.nodes.emplace_back(NodePlace{*seat.node, {}});
-    for (int rank = 0; rank < seat.count; ++rank) here.ranks.push_back(next++);
+  for (const Candidate& candidate : candidates) {
+    if (candidate.count == 0) continue;
+    NodePlace& here = placement.nodes.emplace_back(NodePlace{*candidate.node, {}});
+    for (int rank = 0; rank < candidate.count; ++rank) here.ranks.push_back(next++);
   }
   placement.world_size = world_size;
   placement.reason = fmt::format("{} of {} workers placed", world_size, num_workers);

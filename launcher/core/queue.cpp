@@ -26,11 +26,11 @@ std::vector<WaitingRun> in_order(std::vector<WaitingRun> waiting, const std::map
   std::sort(waiting.begin(), waiting.end(), [](const WaitingRun& a, const WaitingRun& b) {
     return std::tuple(rank_of(a), a.submission, a.run) < std::tuple(rank_of(b), b.submission, b.run);
   });
-  struct Place {
+  struct Position {
     std::int64_t load = 0;  ///< Of its owner, when it has what stands in front of it.
     std::size_t run = 0;
   };
-  std::vector<Place> places;
+  std::vector<Position> places;
   std::map<std::string, std::int64_t> load;
   for (std::size_t run = 0; run < waiting.size(); ++run) {
     if (run == 0 || rank_of(waiting[run]) != rank_of(waiting[run - 1])) load = held;
@@ -38,12 +38,12 @@ std::vector<WaitingRun> in_order(std::vector<WaitingRun> waiting, const std::map
     places.push_back({its, run});
     its += waiting[run].demand.least;
   }
-  std::sort(places.begin(), places.end(), [&waiting](const Place& a, const Place& b) {
+  std::sort(places.begin(), places.end(), [&waiting](const Position& a, const Position& b) {
     return std::tuple(rank_of(waiting[a.run]), a.load, a.run) < std::tuple(rank_of(waiting[b.run]), b.load, b.run);
   });
   std::vector<WaitingRun> ordered;
   ordered.reserve(waiting.size());
-  for (const Place& place : places) ordered.push_back(std::move(waiting[place.run]));
+  for (const Position& place : places) ordered.push_back(std::move(waiting[place.run]));
   return ordered;
 }
 

@@ -6,7 +6,7 @@
 
 namespace sgd::core {
 
-bool Watchdog::says_the_same(const link::Heartbeat& left, const link::Heartbeat& right) {
+bool Watchdog::has_same_progress(const link::Heartbeat& left, const link::Heartbeat& right) {
   return left.step == right.step && left.epoch == right.epoch && left.phase == right.phase &&
          left.samples == right.samples && left.fetched == right.fetched;
 }
@@ -61,7 +61,7 @@ void Watchdog::on_heartbeat(TimePoint now, Rank rank, const link::Heartbeat& bea
   const auto place = ranks_.find(rank);
   if (place == ranks_.end()) return;  // The last one of a rank that has ended, or is being cleared.
   Watched& watched = place->second;
-  if (!says_the_same(watched.beat, beat)) watched.advanced_at = now;
+  if (!has_same_progress(watched.beat, beat)) watched.advanced_at = now;
   watched.has_said_hello = true;
   watched.heard_at = now;
   watched.beat = beat;

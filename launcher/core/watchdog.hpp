@@ -70,7 +70,7 @@ class Watchdog : private WatchdogState {
   [[nodiscard]] bool suspects(Rank rank) const;
   /// Everybody has all the time again: the watching itself has been interrupted.
   void renew(TimePoint now);
-  [[nodiscard]] static bool says_the_same(const link::Heartbeat& left, const link::Heartbeat& right);
+  [[nodiscard]] static bool has_same_progress(const link::Heartbeat& left, const link::Heartbeat& right);
   void forget(Rank rank) { ranks_.erase(rank); }
 
   /// Ranks that are silent; each is told once.

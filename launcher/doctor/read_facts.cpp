@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 
 #include "common/json/lenient.hpp"
-#include "launcher/process/ask_program.hpp"
+#include "launcher/process/capture_output.hpp"
 #include "launcher/process/cgroup_leaf.hpp"
 #include "launcher/process/cpu_set.hpp"
 #include "launcher/process/library_folders.hpp"
@@ -88,7 +88,7 @@ Python python_on(const std::string& search_path) {
   const auto program = process::find_program("python3", search_path);
   if (!program) return python;
   python.program = program.value();
-  const auto said = process::ask_program({python.program, "-c", kAskPython}, kPythonPatience);
+  const auto said = process::capture_output({python.program, "-c", kAskPython}, kPythonPatience);
   if (!said || said.value().is_late) {
     python.trouble = said ? "does not answer" : said.error().message;
     return python;
@@ -154,9 +154,9 @@ int newest_cuda(const std::string& library, bool& has_library) {
   return is_told ? version : 0;
 }
 
-Facts read_facts(const Places& places) {
+Facts read_facts(const FactSources& sources) {
   Facts facts;
-  facts.account = places.account;
+  facts.account = sources.account;
   facts.is_root = ::geteuid() == 0;
   facts.cores = static_cast<int>(process::allowed_cores().size());
   facts.files = limit_of(RLIMIT_NOFILE);
@@ -165,7 +165,7 @@ Facts read_facts(const Places& places) {
   facts.core_bytes = limit_of(RLIMIT_CORE);
   if (std::error_code error; fs::is_directory("/dev/shm", error))
     facts.shared_memory = disk_of("shared memory", "/dev/shm");
-  for (const auto& [what, path] : places.folders)
+  for (const auto& [what, path] : sources.folders)
     if (auto disk = disk_of(what, path)) facts.disks.push_back(std::move(*disk));
   facts.cgroup = own_cgroup();
   facts.group_processes = number_in("/sys/fs/cgroup" + facts.cgroup + "/pids.max");
@@ -180,9 +180,9 @@ Facts read_facts(const Places& places) {
   facts.overcommit = number_in("/proc/sys/vm/overcommit_memory");
   facts.panic_on_oom = number_in("/proc/sys/vm/panic_on_oom");
   facts.oom_score_adjust = number_in("/proc/self/oom_score_adj");
-  facts.python = python_on(places.search_path);
-  facts.worker = places.worker;
-  facts.worker_trouble = trouble_of_worker(places.worker);
+  facts.python = python_on(sources.search_path);
+  facts.worker = sources.worker;
+  facts.worker_trouble = trouble_of_worker(sources.worker);
   facts.nvidia = nvidia_here();
   return facts;
 }

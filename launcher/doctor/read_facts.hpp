@@ -10,7 +10,7 @@
 
 namespace sgd::doctor {
 
-struct Places {
+struct FactSources {
   std::vector<std::pair<std::string, std::string>> folders;  ///< What each is, and its path.
   std::string account;                                       ///< Name of the one that asks.
   std::string worker;                                        ///< Path of sgd-worker.
@@ -18,7 +18,7 @@ struct Places {
 };
 
 /// All but what the caller knows: version, certificates, cluster, now_s.
-[[nodiscard]] Facts read_facts(const Places& places);
+[[nodiscard]] Facts read_facts(const FactSources& sources);
 
 /// "[madvise]" out of "always [madvise] never"; empty where there is none.
 [[nodiscard]] std::string chosen_of(const std::string& text);

@@ -20,7 +20,7 @@ constexpr Duration kIdleWait = std::chrono::minutes(10);
 }  // namespace
 
 int Keeper::run() {
-  if (door_) alone_since_ = process::monotonic_now();
+  if (agent_listener_) alone_since_ = process::monotonic_now();
   while (!exit_code_) {
     const TimePoint before = process::monotonic_now();
     watch_all(before);
@@ -33,7 +33,7 @@ int Keeper::run() {
       if (polled_[i].revents != 0) dispatch(watched_[i], now);
     }
     if (agent_.lost() && lost_agent_.empty()) lost_agent_ = "the agent does not read its link";
-    if (door_ && !waits_for_agent(now)) return leave_without_agent();
+    if (agent_listener_ && !waits_for_agent(now)) return leave_without_agent();
     if (!lost_agent_.empty()) return leave_without_agent();
     reap();
     empty_pipes_of_ended();
@@ -60,8 +60,8 @@ void Keeper::watch_all(TimePoint now) {
   watched_.clear();
   if (agent_.is_attached())
     watch(agent_.fd(), static_cast<short>(POLLIN | (agent_.wants_write() ? POLLOUT : 0)), Source::kAgent);
-  if (door_rests_until_ && now >= *door_rests_until_) door_rests_until_.reset();
-  if (door_ && !door_rests_until_) watch(door_->listener.get(), POLLIN, Source::kDoor);
+  if (accept_paused_until_ && now >= *accept_paused_until_) accept_paused_until_.reset();
+  if (agent_listener_ && !accept_paused_until_) watch(agent_listener_->listener.get(), POLLIN, Source::kAgentListener);
   watch(child_signals_.get(), POLLIN, Source::kChildSignals);
   if (fork_server_) {
     if (fork_server_->socket() >= 0) {
@@ -92,8 +92,8 @@ int Keeper::timeout_ms(TimePoint now) const {
   if (const auto stall = agent_.window().deadline()) deadline = std::min(deadline, *stall);
   if (clearing_) deadline = std::min(deadline, clearing_->next_pass);
   if (!input_.empty()) deadline = std::min(deadline, now + kInputPause);
-  if (door_rests_until_) deadline = std::min(deadline, *door_rests_until_);
-  if (alone_since_) deadline = std::min(deadline, *alone_since_ + door_->wait);
+  if (accept_paused_until_) deadline = std::min(deadline, *accept_paused_until_);
+  if (alone_since_) deadline = std::min(deadline, *alone_since_ + agent_listener_->wait);
   if (last_words_since_) deadline = std::min(deadline, *last_words_since_ + kLastWordsLimit);
   if (fork_held_until_ && *fork_held_until_ > now) deadline = std::min(deadline, *fork_held_until_);
   // One that was killed may take long to end, as where a disk holds it: nothing more is due of it.
@@ -117,8 +117,8 @@ void Keeper::dispatch(const Watch& watch, TimePoint now) {
       agent_.flush();
       read_agent(now);
       return;
-    case Source::kDoor:
-      open_door(now);
+    case Source::kAgentListener:
+      accept_agent(now);
       return;
     case Source::kChildSignals: {
       char buffer[1024];

@@ -2,7 +2,7 @@
 // The parent of everything that one run starts on one node: one thread, one poll loop, no
 // policy. Starts, watches, signals and clears what the agent tells it to, keeps the log files,
 // and reports. Ends when told to close, or with its whole tree when the agent is gone: at once, or, where
-// agents come back (Door), when none has for a while; until then it goes on, and keeps what it has to tell.
+// agents come back (AgentListener), when none has for a while; until then it goes on, and keeps what it has to tell.
 //
 // A rank:  Spawn -> forking (fork server) -> running -> ended -> Exited, forgotten
 //                     '-> SpawnFailed         pidfd^   '- its pipes are read empty first
@@ -18,7 +18,7 @@
 #include <set>
 #include <vector>
 
-#include "launcher/keeper/agent_link.hpp"
+#include "launcher/keeper/agent_connection.hpp"
 #include "launcher/keeper/fork_server_process.hpp"
 #include "launcher/keeper/rank_output.hpp"
 #include "launcher/keeper/spare.hpp"
@@ -33,19 +33,22 @@ inline constexpr const char* kEndOfInput = "\x04\x04";
 
 class Keeper {
  public:
-  /// Where agents come in that take over from one that died.
-  struct Door {
+  /// Where agents connect that take over from one that died.
+  struct AgentListener {
     process::UniqueFd listener;    ///< Non-blocking.
     Duration wait{};               ///< Without an agent for so long, everything ends.
     std::vector<int> descriptors;  ///< Given to each; not owned.
   };
 
-  /// `child_signals` is a non-blocking signalfd for SIGCHLD, which is blocked. Without a door `agent` is
+  /// `child_signals` is a non-blocking signalfd for SIGCHLD, which is blocked. Without a listener `agent` is
   /// connected.
-  Keeper(AgentLink agent, process::UniqueFd child_signals, std::optional<Door> door = std::nullopt)
-      : agent_(std::move(agent)), child_signals_(std::move(child_signals)), door_(std::move(door)) {}
+  Keeper(AgentConnection agent, process::UniqueFd child_signals,
+         std::optional<AgentListener> agent_listener = std::nullopt)
+      : agent_(std::move(agent)),
+        child_signals_(std::move(child_signals)),
+        agent_listener_(std::move(agent_listener)) {}
   /// Of one that was a spare: it begins with a fork server.
-  Keeper(AgentLink agent, process::UniqueFd child_signals, PreparedForkServer prepared)
+  Keeper(AgentConnection agent, process::UniqueFd child_signals, PreparedForkServer prepared)
       : agent_(std::move(agent)),
         child_signals_(std::move(child_signals)),
         fork_server_(std::move(prepared.process)),
@@ -91,7 +94,7 @@ class Keeper {
     bool forced = false;  ///< The fork server held it up and has been killed.
   };
 
-  enum class Source { kAgent, kDoor, kChildSignals, kForkSocket, kForkExit, kRankExit, kPipe, kInput };
+  enum class Source { kAgent, kAgentListener, kChildSignals, kForkSocket, kForkExit, kRankExit, kPipe, kInput };
   struct Watch {
     Source source;
     Slot slot;
@@ -118,7 +121,7 @@ class Keeper {
   [[nodiscard]] int leave_without_agent();
 
   // Agents that come and go (keeper_agents.cpp).
-  void open_door(TimePoint now);
+  void accept_agent(TimePoint now);
   [[nodiscard]] bool waits_for_agent(TimePoint now);
   void check_last_words(TimePoint now);
 
@@ -134,7 +137,7 @@ class Keeper {
   [[nodiscard]] bool empty_pipes(RankProcess& rank);
   void show_open_lines(TimePoint now);
   [[nodiscard]] static RankError error_of(const RankProcess& rank);
-  void hear_others(Generation generation);
+  void read_others(Generation generation);
   [[nodiscard]] std::vector<OtherError> errors_of_living(Generation generation) const;
   void report_exit(const RankProcess& rank);
   [[nodiscard]] bool fork_pending() const;
@@ -159,16 +162,16 @@ class Keeper {
   // The end of everything (keeper_clear.cpp).
   void begin_clearing(std::optional<Generation> generation, bool close, TimePoint now);
   void advance_clearing(TimePoint now);
-  [[nodiscard]] bool nothing_left();
+  [[nodiscard]] bool all_processes_gone();
   void finish_clearing(TimePoint now);
 
-  AgentLink agent_;
+  AgentConnection agent_;
   process::UniqueFd child_signals_;
-  std::optional<Door> door_;
-  std::optional<TimePoint> door_rests_until_;  ///< While no descriptor is free for who connects.
-  std::optional<TimePoint> alone_since_;       ///< With a door, while no agent is there.
-  std::optional<TimePoint> last_words_since_;  ///< With a door: closed, and not everything is acknowledged.
-  bool agents_end_ = false;                    ///< None will come back.
+  std::optional<AgentListener> agent_listener_;
+  std::optional<TimePoint> accept_paused_until_;  ///< While no descriptor is free for who connects.
+  std::optional<TimePoint> alone_since_;          ///< With a listener, while no agent is there.
+  std::optional<TimePoint> last_words_since_;     ///< With a listener: closed, and not everything is acknowledged.
+  bool agents_end_ = false;                       ///< None will come back.
   ReadBuffer buffer_;
   Ranks ranks_;
   Slot next_slot_ = 1;

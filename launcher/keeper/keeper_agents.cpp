@@ -1,6 +1,6 @@
-// A keeper whose agents come and go: the door, the time without one, and what the last of them must still hear.
+// A keeper whose agents come and go: their listener, the time without one, and what the last of them must still hear.
 //
-//   alone --connects, Attach--> attached --link closed--> alone --Door::wait--> everything ends
+//   alone --connects, Attach--> attached --link closed--> alone --AgentListener::wait--> everything ends
 //                                  '--AgentEnds--> everything ends
 
 #include <unistd.h>
@@ -13,10 +13,10 @@
 namespace sgd::keeper {
 
 /// The newest counts: an agent that connects holds the lock of its state folder, so the one before is dead.
-void Keeper::open_door(TimePoint now) {
-  auto socket = process::accept_one(door_->listener.get());
+void Keeper::accept_agent(TimePoint now) {
+  auto socket = process::accept_one(agent_listener_->listener.get());
   if (!socket) {
-    if (process::is_shortage(socket.error().code)) door_rests_until_ = now + kDoorPause;
+    if (process::is_shortage(socket.error().code)) accept_paused_until_ = now + kAcceptPause;
     return;
   }
   const auto peer = process::peer_credentials(socket.value().get());
@@ -26,10 +26,10 @@ void Keeper::open_door(TimePoint now) {
 }
 
 void Keeper::handle(const Attach& message, TimePoint) {
-  if (!door_) return;
+  if (!agent_listener_) return;
   Started started;
   started.pid = ::getpid();
-  const Status resumed = agent_.resume(message, started, door_->descriptors);
+  const Status resumed = agent_.resume(message, started, agent_listener_->descriptors);
   if (!resumed) lost_agent_ = resumed.error().message;
   if (resumed) alone_since_.reset();
 }
@@ -47,12 +47,12 @@ bool Keeper::waits_for_agent(TimePoint now) {
     return false;
   }
   if (!lost_agent_.empty()) {
-    agent_.let_go();
+    agent_.disconnect();
     lost_agent_.clear();
     if (!alone_since_) alone_since_ = now;
   }
-  if (!alone_since_ || now < *alone_since_ + door_->wait) return true;
-  lost_agent_ = "no agent for " + format_duration(door_->wait);
+  if (!alone_since_ || now < *alone_since_ + agent_listener_->wait) return true;
+  lost_agent_ = "no agent for " + format_duration(agent_listener_->wait);
   return false;
 }
 

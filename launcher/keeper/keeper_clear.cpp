@@ -32,7 +32,7 @@ void Keeper::begin_clearing(std::optional<Generation> generation, bool close, Ti
   clearing_->killer.spare_nobody();
 }
 
-bool Keeper::nothing_left() {
+bool Keeper::all_processes_gone() {
   for (;;) {
     reap();
     if (clearing_->killer.pass() > 0) return false;
@@ -57,7 +57,7 @@ void Keeper::advance_clearing(TimePoint now) {
     }
     return;
   }
-  const bool nobody = nothing_left();
+  const bool nobody = all_processes_gone();
   empty_pipes_of_ended();
   if (nobody && ranks_.empty()) {
     finish_clearing(now);
@@ -77,7 +77,7 @@ void Keeper::finish_clearing(TimePoint now) {
   clearing_.reset();
   if (!close) return;
   agent_.send(Cleared{0, killed});
-  if (door_) {
+  if (agent_listener_) {
     last_words_since_ = now;
     return;
   }

@@ -98,11 +98,11 @@ int keeper_main(Duration agent_wait) {
   if (!memory) return fail(1, "cannot create shared memory");
   if (is_listening(control.get())) {
     if (!process::set_nonblocking(control.get())) return fail(1, "cannot set up the agents' socket");
-    return Keeper(AgentLink(), std::move(child_signals),
-                  Keeper::Door{std::move(control), agent_wait, memory.descriptors()})
+    return Keeper(AgentConnection(), std::move(child_signals),
+                  Keeper::AgentListener{std::move(control), agent_wait, memory.descriptors()})
         .run();
   }
-  AgentLink agent{std::move(control)};
+  AgentConnection agent{std::move(control)};
   if (const Status sent = agent.send_started(Started{::getpid()}, memory.descriptors()); !sent)
     return fail(1, sent.error().message.c_str());
   return Keeper(std::move(agent), std::move(child_signals)).run();
@@ -116,7 +116,7 @@ int spare_keeper_main() {
   if (!memory) return fail(1, "cannot create shared memory");
   auto adopted = Spare(std::move(*holder)).wait();
   if (!adopted) return 1;
-  AgentLink agent{std::move(adopted->agent)};
+  AgentConnection agent{std::move(adopted->agent)};
   if (const Status sent = agent.send_started(Started{::getpid()}, memory.descriptors()); !sent)
     return fail(1, sent.error().message.c_str());
   return Keeper(std::move(agent), std::move(child_signals), std::move(adopted->server)).run();

@@ -211,7 +211,7 @@ void Keeper::empty_pipes_of_ended() {
 
 /// What ranks that go on had written when the first one of their generation failed may be in pipes that nobody has come
 /// to yet, and may be its cause.
-void Keeper::hear_others(Generation generation) {
+void Keeper::read_others(Generation generation) {
   if (generation <= heard_) return;
   heard_ = generation;
   for (const auto& [slot, other] : ranks_)
@@ -235,7 +235,7 @@ void Keeper::report_exit(const RankProcess& rank) {
   if (rank.rank == 0 && !has_failed) exited.last_object = rank.output.last_object();
   if (has_failed) {
     exited.error = error_of(rank);
-    hear_others(rank.generation);
+    read_others(rank.generation);
     exited.others = errors_of_living(rank.generation);
   }
   agent_.send(exited);
@@ -253,7 +253,7 @@ std::vector<OtherError> Keeper::errors_of_living(Generation generation) const {
 
 /// A rank of another node has failed.
 void Keeper::handle(const AskErrors& message, TimePoint) {
-  hear_others(message.generation);
+  read_others(message.generation);
   agent_.send(ErrorsSaid{message.generation, errors_of_living(message.generation)});
 }
 

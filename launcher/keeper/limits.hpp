@@ -35,6 +35,6 @@ inline constexpr Duration kUnusedPause = std::chrono::milliseconds(100);
 inline constexpr Duration kHeldPause = std::chrono::milliseconds(100);
 
 /// An agent that connects while no descriptor is free: until it is looked for again.
-inline constexpr Duration kDoorPause = std::chrono::milliseconds(100);
+inline constexpr Duration kAcceptPause = std::chrono::milliseconds(100);
 
 }  // namespace sgd::keeper

@@ -91,7 +91,7 @@ std::size_t RankOutput::waiting(Stream stream) const {
   return static_cast<std::size_t>(std::max(bytes, 0));
 }
 
-std::size_t RankOutput::read_once(Stream stream, TimePoint now, ReadBuffer& buffer, AgentLink* agent,
+std::size_t RankOutput::read_once(Stream stream, TimePoint now, ReadBuffer& buffer, AgentConnection* agent,
                                   std::size_t bytes_max) {
   StreamOutput& output = of(stream);
   if (!output.read_end) return 0;
@@ -116,7 +116,7 @@ std::size_t RankOutput::read_once(Stream stream, TimePoint now, ReadBuffer& buff
   return size;
 }
 
-void RankOutput::write_files(StreamOutput& output, std::string_view bytes, AgentLink* agent) {
+void RankOutput::write_files(StreamOutput& output, std::string_view bytes, AgentConnection* agent) {
   for (LogFile* file : {&log_, &output.file}) {
     file->write(bytes);
     const auto news = file->take_news(rank_);
@@ -126,7 +126,7 @@ void RankOutput::write_files(StreamOutput& output, std::string_view bytes, Agent
 
 /// A bar on stderr is shown as it stands: a console that is no terminal would get all its frames in one line. What a
 /// rank writes to stdout may be data, and is not touched.
-void RankOutput::take_lines(Stream stream, std::string_view bytes, AgentLink* agent) {
+void RankOutput::take_lines(Stream stream, std::string_view bytes, AgentConnection* agent) {
   if ((stream == Stream::kErr || has_terminal_) && bytes.find('\r') != std::string_view::npos) {
     newest_frames(bytes, frames_);
     bytes = frames_;
@@ -153,7 +153,8 @@ void RankOutput::note(Stream stream, const ConsolePiece& piece) {
   output.filtered.write(found);
 }
 
-void RankOutput::console(Stream stream, std::span<const ConsolePiece> pieces, bool finish_line, AgentLink* agent) {
+void RankOutput::console(Stream stream, std::span<const ConsolePiece> pieces, bool finish_line,
+                         AgentConnection* agent) {
   if (agent == nullptr || pieces.empty() || !of(stream).is_shown) return;
   if (agent->window().state() != ConsoleWindow::State::kStalled) {
     agent->send_output(head(stream), pieces, finish_line);
@@ -165,7 +166,7 @@ void RankOutput::console(Stream stream, std::span<const ConsolePiece> pieces, bo
   }
 }
 
-void RankOutput::show_open_lines(TimePoint now, AgentLink& agent) {
+void RankOutput::show_open_lines(TimePoint now, AgentConnection& agent) {
   for (const Stream stream : kStreams) {
     StreamOutput& output = of(stream);
     const auto due = output.open_line.deadline();
@@ -187,7 +188,7 @@ std::optional<TimePoint> RankOutput::next_open_line() const {
   return next;
 }
 
-void RankOutput::finish(AgentLink* agent) {
+void RankOutput::finish(AgentConnection* agent) {
   for (const Stream stream : kStreams) {
     StreamOutput& output = of(stream);
     if (!output.rest.empty()) {
@@ -216,7 +217,7 @@ void RankOutput::finish(AgentLink* agent) {
     if (one) agent->send(*one);
 }
 
-void RankOutput::report_console_drops(AgentLink& agent) {
+void RankOutput::report_console_drops(AgentConnection& agent) {
   if (console_dropped_.bytes == 0) return;
   agent.send(console_dropped_);
   console_dropped_.lines = console_dropped_.bytes = 0;

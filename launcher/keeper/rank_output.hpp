@@ -16,7 +16,7 @@
 
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
-#include "launcher/keeper/agent_link.hpp"
+#include "launcher/keeper/agent_connection.hpp"
 #include "launcher/keeper/console_lines.hpp"
 #include "launcher/keeper/log_file.hpp"
 #include "launcher/keeper/open_line.hpp"
@@ -58,14 +58,15 @@ class RankOutput {
   [[nodiscard]] std::size_t waiting(Stream stream) const;
   /// One read of at most `bytes_max`; returns how many bytes came, 0 when the pipe is empty or has no writer
   /// any more. Without `agent` only files are written.
-  std::size_t read_once(Stream stream, TimePoint now, ReadBuffer& buffer, AgentLink* agent, std::size_t bytes_max);
+  std::size_t read_once(Stream stream, TimePoint now, ReadBuffer& buffer, AgentConnection* agent,
+                        std::size_t bytes_max);
   /// Shows the console lines that are being written, where that is due.
-  void show_open_lines(TimePoint now, AgentLink& agent);
+  void show_open_lines(TimePoint now, AgentConnection& agent);
   [[nodiscard]] std::optional<TimePoint> next_open_line() const;
   /// Gives out the unfinished lines and closes pipes and files.
-  void finish(AgentLink* agent);
+  void finish(AgentConnection* agent);
   /// Tells the agent what the stalled console has missed, if anything.
-  void report_console_drops(AgentLink& agent);
+  void report_console_drops(AgentConnection& agent);
   [[nodiscard]] std::vector<std::string> tail() const { return tail_.lines(); }
   [[nodiscard]] std::string last_object() const { return tail_.last_object(); }
   /// What its output says of its failure, as far as that is among its last lines.
@@ -87,10 +88,10 @@ class RankOutput {
   [[nodiscard]] StreamOutput& of(Stream stream) { return streams_[static_cast<std::size_t>(stream)]; }
   [[nodiscard]] const StreamOutput& of(Stream stream) const { return streams_[static_cast<std::size_t>(stream)]; }
   [[nodiscard]] OutputHead head(Stream stream) const { return {generation_, rank_, stream, false}; }
-  void write_files(StreamOutput& output, std::string_view bytes, AgentLink* agent);
-  void take_lines(Stream stream, std::string_view bytes, AgentLink* agent);
+  void write_files(StreamOutput& output, std::string_view bytes, AgentConnection* agent);
+  void take_lines(Stream stream, std::string_view bytes, AgentConnection* agent);
   void note(Stream stream, const ConsolePiece& piece);
-  void console(Stream stream, std::span<const ConsolePiece> pieces, bool finish_line, AgentLink* agent);
+  void console(Stream stream, std::span<const ConsolePiece> pieces, bool finish_line, AgentConnection* agent);
 
   Generation generation_ = 0;
   Rank rank_ = 0;

@@ -104,7 +104,7 @@ bool TracebackWatch::enter_group(std::string_view& line) {
   if (!is_in_group_) return true;
   if (!has_margin(line)) {
     is_in_group_ = false;
-    place_ = Place::kOutside;
+    state_ = State::kOutside;
     return true;
   }
   lines_since_ = 0;
@@ -112,7 +112,7 @@ bool TracebackWatch::enter_group(std::string_view& line) {
   line = without_margin(line);
   if (is_plus && line != kGroupHead) {
     is_told_ = is_told_ || !is_group(found_);
-    place_ = Place::kBetween;
+    state_ = State::kBetween;
     return false;
   }
   return !is_told_;
@@ -121,26 +121,26 @@ bool TracebackWatch::enter_group(std::string_view& line) {
 void TracebackWatch::add_line(std::string_view line, double now_s) {
   ++lines_since_;
   if (!enter_group(line) || begins(line, now_s)) return;
-  switch (place_) {
-    case Place::kOutside:
+  switch (state_) {
+    case State::kOutside:
       return;
-    case Place::kInFrames:
+    case State::kInFrames:
       if (!is_indented(line)) return end_with(line, now_s);
       if (!line.empty()) frames_.push_back(clip(line, kErrorLineBytesMax));
       if (frames_.size() > kErrorFramesMax) frames_.erase(frames_.begin());
       return;
-    case Place::kBetween:  // It was never raised: the frames of its group stay.
+    case State::kBetween:  // It was never raised: the frames of its group stay.
       frames_ = found_.frames;
       return end_with(line, now_s);
-    case Place::kInFatal:
+    case State::kInFatal:
       lines_since_ = 0;
-      if (line.starts_with("Extension modules")) place_ = Place::kOutside;
+      if (line.starts_with("Extension modules")) state_ = State::kOutside;
       if (line.starts_with("  File ") && !is_ours(line) && found_.frames.size() < kErrorFramesMax)
         found_.frames.push_back(clip(line, kErrorLineBytesMax));
       return;
-    case Place::kInTerminate:
+    case State::kInTerminate:
       if (line.starts_with(kWhat)) found_.message = clip(line.substr(kWhat.size()), kErrorTextBytesMax);
-      place_ = Place::kOutside;
+      state_ = State::kOutside;
       return;
   }
 }
@@ -148,27 +148,27 @@ void TracebackWatch::add_line(std::string_view line, double now_s) {
 /// Of something that says by one line what it is.
 bool TracebackWatch::begins(std::string_view line, double now_s) {
   if (line == kHead || (is_in_group_ && line == kGroupHead)) {
-    place_ = Place::kInFrames;
+    state_ = State::kInFrames;
     frames_.clear();
     return true;
   }
   if (line.starts_with(kFatal)) {
     keep(kFatal.substr(0, kFatal.size() - 2), line.substr(kFatal.size()), now_s);
     found_.frames.clear();
-    place_ = Place::kInFatal;
+    state_ = State::kInFatal;
     return true;
   }
   if (line.starts_with(kTerminate)) {
     line.remove_prefix(kTerminate.size());
     frames_.clear();
     keep(line.substr(0, line.find('\'')), "", now_s);
-    place_ = Place::kInTerminate;
+    state_ = State::kInTerminate;
     return true;
   }
-  if (place_ != Place::kOutside) return false;
+  if (state_ != State::kOutside) return false;
   if (line.starts_with("  File \"")) {  // A program that is no Python: nothing was called yet.
     frames_ = {clip(line, kErrorLineBytesMax)};
-    place_ = Place::kInFrames;
+    state_ = State::kInFrames;
     return true;
   }
   // An interpreter that has not begun: "/usr/bin/python3: can't open file ...".
@@ -183,7 +183,7 @@ bool TracebackWatch::begins(std::string_view line, double now_s) {
 }
 
 void TracebackWatch::end_with(std::string_view line, double now_s) {
-  place_ = Place::kOutside;
+  state_ = State::kOutside;
   const RankError error = split_exception(line);
   keep(error.type, error.message, now_s);
 }

@@ -21,7 +21,7 @@ class TracebackWatch {
   [[nodiscard]] RankError error() const;
 
  private:
-  enum class Place { kOutside, kInFrames, kBetween, kInFatal, kInTerminate };
+  enum class State { kOutside, kInFrames, kBetween, kInFatal, kInTerminate };
 
   [[nodiscard]] bool enter_group(std::string_view& line);
   void add_line(std::string_view line, double now_s);
@@ -29,7 +29,7 @@ class TracebackWatch {
   void end_with(std::string_view line, double now_s);
   void keep(std::string_view type, std::string_view message, double now_s);
 
-  Place place_ = Place::kOutside;  ///< kBetween: two parts of a group.
+  State state_ = State::kOutside;  ///< kBetween: two parts of a group.
   bool is_in_group_ = false;
   bool is_told_ = false;  ///< What the group is of is found.
   std::vector<std::string> frames_;

@@ -1,5 +1,5 @@
 #pragma once
-// Who may come as what: the role that a certificate must have for each kind of visitor. What is not in this
+// Who may come as what: the role that a certificate must have for each kind of session. What is not in this
 // table is for agents, so that a new kind is not open by oversight.
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace sgd::net {
 
-/// Why `peer`, proved by its certificate, may not be a visitor of `kind`; kNone: it may.
+/// Why `peer`, proved by its certificate, may not be a session of `kind`; kNone: it may.
 [[nodiscard]] Refusal refusal_of_visit(std::string_view kind, const PeerIdentity& peer);
 
 /// Why `peer` may not speak for `node`; empty: it may.

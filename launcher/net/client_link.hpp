@@ -1,6 +1,6 @@
 #pragma once
 // A client's end of a connection to the coordinator: dials, says what it is, and carries messages both ways; a broken
-// connection is made again. What the messages mean: launcher/coordinator/client_desk.hpp.
+// connection is made again. What the messages mean: launcher/coordinator/client_service.hpp.
 
 #include <functional>
 #include <memory>

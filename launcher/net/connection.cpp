@@ -60,11 +60,11 @@ void Connection::start(Handlers handlers) {
   timer_.expires_after(limits_.hello);
   timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (error) return;
-    self->close(fmt::format("no {} within {}", self->has_shaken_hands_ ? "hello" : "TLS handshake",
+    self->close(fmt::format("no {} within {}", self->has_handshaken_ ? "hello" : "TLS handshake",
                             format_duration(self->limits_.hello)),
                 RefusalKind::kSlow);
   });
-  shake_hands();
+  handshake();
 }
 
 void Connection::again_when(Socket::wait_type ready, void (Connection::*next)()) {
@@ -74,14 +74,14 @@ void Connection::again_when(Socket::wait_type ready, void (Connection::*next)())
   });
 }
 
-void Connection::shake_hands() {
+void Connection::handshake() {
   if (is_closed_) return;
   IoOutcome outcome = stream_->handshake();
   switch (outcome.state) {
     case IoState::kWouldBlockRead:
-      return again_when(Socket::wait_read, &Connection::shake_hands);
+      return again_when(Socket::wait_read, &Connection::handshake);
     case IoState::kWouldBlockWrite:
-      return again_when(Socket::wait_write, &Connection::shake_hands);
+      return again_when(Socket::wait_write, &Connection::handshake);
     case IoState::kEof:
       return close("closed by the other side in the TLS handshake");
     case IoState::kError:
@@ -89,7 +89,7 @@ void Connection::shake_hands() {
     case IoState::kDone:
       break;
   }
-  has_shaken_hands_ = true;
+  has_handshaken_ = true;
   queue(std::make_shared<const std::string>(encode_frame(FrameKind::kJson, hello::encode(own_))));
   if (!stream_->has_pending()) return again_when(Socket::wait_read, &Connection::read);
   asio::post(socket_.get_executor(), [self = shared_from_this()] { self->read(); });
@@ -290,7 +290,7 @@ void Connection::finish() {
   boost::system::error_code ignored;
   timer_.cancel();
   if (rest_) rest_->cancel();
-  stream_->say_goodbye();
+  stream_->send_close_notify();
   if (refusal_ == RefusalKind::kRevoked) socket_.set_option(asio::socket_base::linger(true, 0), ignored);
   if (stream_->has_last_words())
     linger();

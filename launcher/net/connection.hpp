@@ -102,7 +102,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   void again_when(Socket::wait_type ready, void (Connection::*next)());
-  void shake_hands();
+  void handshake();
   void read();
   void rest_until(std::chrono::steady_clock::time_point end);
   void read_on();
@@ -132,7 +132,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::size_t queued_bytes_ = 0;
   std::size_t sent_of_first_ = 0;
   int protocol_ = 0;  ///< 0: the peer's hello has not come.
-  bool has_shaken_hands_ = false;
+  bool has_handshaken_ = false;
   bool is_flushing_ = false;
   bool is_halted_ = false;  ///< Reading has ended for a rest, and has to be taken up again.
   bool is_closed_ = false;

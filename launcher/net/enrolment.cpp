@@ -30,7 +30,7 @@ struct Enrolment::Attempt : std::enable_shared_from_this<Attempt> {
   }
 
   Result<PeerIdentity> take(const Frame& frame) {
-    const Result<join::ToVisitor> answer = join::decode_to_visitor(frame.bytes);
+    const Result<join::Response> answer = join::decode_response(frame.bytes);
     if (!answer) return Error{"the coordinator's answer: " + answer.error().message};
     if (const auto* refused = std::get_if<join::Refused>(&answer.value())) return Error{refused->reason};
     const auto& joined = std::get<join::Joined>(answer.value());
@@ -69,7 +69,7 @@ struct Enrolment::Attempt : std::enable_shared_from_this<Attempt> {
   ReadBuffer buffer;
   std::shared_ptr<const TlsContext> tls;
   std::shared_ptr<Connection> connection;
-  join::FromVisitor message;
+  join::Request message;
   IdentityFiles files;  ///< The key, and then what comes for it.
   std::string folder;
   Role role = Role::kNone;
@@ -102,7 +102,7 @@ void Enrolment::renew(std::shared_ptr<const TlsContext> tls, Done done) {
   begin(std::move(tls), join::Renew{}, std::move(done));
 }
 
-void Enrolment::begin(std::shared_ptr<const TlsContext> tls, join::FromVisitor message, Done done) {
+void Enrolment::begin(std::shared_ptr<const TlsContext> tls, join::Request message, Done done) {
   const std::shared_ptr<Attempt>& attempt = attempt_;
   attempt->tls = std::move(tls);
   attempt->folder = folder_;

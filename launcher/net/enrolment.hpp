@@ -34,7 +34,7 @@ class Enrolment {
 
  private:
   struct Attempt;
-  void begin(std::shared_ptr<const TlsContext> tls, join::FromVisitor message, Done done);
+  void begin(std::shared_ptr<const TlsContext> tls, join::Request message, Done done);
 
   boost::asio::io_context& io_;
   Address coordinator_;

@@ -66,7 +66,7 @@ class PlainStream : public Stream {
     return {IoState::kDone, static_cast<std::size_t>(sent), {}};
   }
   bool has_pending() const override { return false; }
-  void say_goodbye() override {}
+  void send_close_notify() override {}
   bool has_last_words() const override { return false; }
   bool is_secure() const override { return false; }
   const PeerIdentity& peer() const override { return peer_; }

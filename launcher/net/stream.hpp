@@ -40,7 +40,7 @@ class Stream {
   /// read() has bytes although the socket may have none.
   [[nodiscard]] virtual bool has_pending() const = 0;
   /// Says to the other side that nothing follows, if that is possible at once.
-  virtual void say_goodbye() = 0;
+  virtual void send_close_notify() = 0;
   /// What was said last may still be on its way, and the other side's bytes unread: closing the socket now
   /// would lose it.
   [[nodiscard]] virtual bool has_last_words() const = 0;

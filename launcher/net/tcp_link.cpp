@@ -106,23 +106,23 @@ namespace {
 
 class TcpCoordinatorLink : public CoordinatorLink {
  public:
-  TcpCoordinatorLink(asio::io_context& io, std::unique_ptr<Visitor> visitor, cluster::FromAgent first)
-      : io_(io), end_(std::make_shared<End>(std::move(visitor), std::move(first))) {}
-  ~TcpCoordinatorLink() override { end_->visitor.reset(); }
+  TcpCoordinatorLink(asio::io_context& io, std::unique_ptr<Session> session, cluster::FromAgent first)
+      : io_(io), end_(std::make_shared<End>(std::move(session), std::move(first))) {}
+  ~TcpCoordinatorLink() override { end_->session.reset(); }
 
   void start(Handlers handlers) override {
     end_->handlers = std::move(handlers);
     asio::post(io_, [end = end_] {
-      if (!end->visitor) return;
+      if (!end->session) return;
       const auto handlers_of = [&end](auto of) { return [end, of](auto&&... what) { of(*end, what...); }; };
-      end->visitor->start({handlers_of([](End& at, const Frame& frame) { at.take(frame); }),
+      end->session->start({handlers_of([](End& at, const Frame& frame) { at.take(frame); }),
                            handlers_of([](End& at, const std::string& reason) { at.handlers.on_closed(reason); })});
       end->handlers.on_message(std::move(end->first));
     });
   }
   void send(cluster::ToAgent message) override {
-    if (const Status sent = end_->visitor->send(FrameKind::kJson, cluster::encode(message)); !sent)
-      end_->visitor->close(sent.error().message);
+    if (const Status sent = end_->session->send(FrameKind::kJson, cluster::encode(message)); !sent)
+      end_->session->close(sent.error().message);
   }
   void send(SharedMessage& message) override {
     if (!message.frames) {
@@ -130,27 +130,27 @@ class TcpCoordinatorLink : public CoordinatorLink {
       for (const std::string& frame : encode_message(cluster::encode(message.message))) frames += frame;
       message.frames = std::make_shared<const std::string>(std::move(frames));
     }
-    end_->visitor->send(message.frames);
+    end_->session->send(message.frames);
   }
 
  private:
   /// Handlers hold this, not the link, so that the link may go in any of them.
   struct End {
-    End(std::unique_ptr<Visitor> who, cluster::FromAgent said)
-        : visitor(std::move(who)), first(std::move(said)), node(std::get<cluster::NodeState>(first).node) {}
+    End(std::unique_ptr<Session> who, cluster::FromAgent said)
+        : session(std::move(who)), first(std::move(said)), node(std::get<cluster::NodeState>(first).node) {}
     void take(const Frame& frame) {
       Result<cluster::FromAgent> message = cluster::decode_from_agent(frame.bytes);
       if (!message)
-        return visitor->close("a message of an agent: " + message.error().message, RefusalKind::kBadMessage);
+        return session->close("a message of an agent: " + message.error().message, RefusalKind::kBadMessage);
       const auto* state = std::get_if<cluster::NodeState>(&message.value());
       if (state != nullptr && state->node != node)
-        return visitor->close(fmt::format("the agent of node {} speaks for {}", node, state->node),
+        return session->close(fmt::format("the agent of node {} speaks for {}", node, state->node),
                               RefusalKind::kWrongName);
       if (const std::string why = state == nullptr ? std::string() : core::why_not(*state); !why.empty())
-        return visitor->close("a message of an agent: " + why, RefusalKind::kBadMessage);
+        return session->close("a message of an agent: " + why, RefusalKind::kBadMessage);
       handlers.on_message(std::move(message).value());
     }
-    std::unique_ptr<Visitor> visitor;  ///< Null: the link is gone.
+    std::unique_ptr<Session> session;  ///< Null: the link is gone.
     cluster::FromAgent first;
     NodeId node;
     Handlers handlers;
@@ -162,26 +162,26 @@ class TcpCoordinatorLink : public CoordinatorLink {
 
 }  // namespace
 
-Door::OnVisitor serve_agents(asio::io_context& io,
-                             std::function<void(const NodeId& node, std::unique_ptr<CoordinatorLink> link)> on_agent,
-                             std::function<void(const std::string& peer, const Refusal& refusal)> on_refused) {
-  return [&io, on_agent = std::move(on_agent), on_refused = std::move(on_refused)](std::unique_ptr<Visitor> visitor,
+Gateway::OnSession serve_agents(asio::io_context& io,
+                                std::function<void(const NodeId& node, std::unique_ptr<CoordinatorLink> link)> on_agent,
+                                std::function<void(const std::string& peer, const Refusal& refusal)> on_refused) {
+  return [&io, on_agent = std::move(on_agent), on_refused = std::move(on_refused)](std::unique_ptr<Session> session,
                                                                                    const nlohmann::json& first) {
     Result<cluster::FromAgent> message = cluster::decode_from_agent(first.dump());
     if (!message)
-      return on_refused(visitor->peer(),
+      return on_refused(session->peer(),
                         {RefusalKind::kBadMessage, "a message of an agent: " + message.error().message});
     const auto* state = std::get_if<cluster::NodeState>(&message.value());
     if (state == nullptr || state->node.empty())
-      return on_refused(visitor->peer(), {RefusalKind::kBadMessage, "the first message does not say which node it is"});
+      return on_refused(session->peer(), {RefusalKind::kBadMessage, "the first message does not say which node it is"});
     if (const std::string why = core::why_not(*state); !why.empty())
-      return on_refused(visitor->peer(), {RefusalKind::kBadMessage, "a message of an agent: " + why});
+      return on_refused(session->peer(), {RefusalKind::kBadMessage, "a message of an agent: " + why});
     const NodeId node = state->node;
-    if (visitor->is_secure()) {
-      const std::string refusal = refusal_of_node(node, visitor->peer_identity());
-      if (!refusal.empty()) return on_refused(visitor->peer(), {RefusalKind::kWrongName, refusal});
+    if (session->is_secure()) {
+      const std::string refusal = refusal_of_node(node, session->peer_identity());
+      if (!refusal.empty()) return on_refused(session->peer(), {RefusalKind::kWrongName, refusal});
     }
-    on_agent(node, std::make_unique<TcpCoordinatorLink>(io, std::move(visitor), std::move(message).value()));
+    on_agent(node, std::make_unique<TcpCoordinatorLink>(io, std::move(session), std::move(message).value()));
   };
 }
 

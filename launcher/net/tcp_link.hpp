@@ -1,6 +1,6 @@
 #pragma once
 // A link between coordinator and agent over TCP. The agent's end dials and dials again; the coordinator's end is a
-// visitor whose first message has said which node it is.
+// session whose first message has said which node it is.
 
 #include <functional>
 #include <memory>
@@ -11,7 +11,7 @@
 #include "launcher/net/agent_link.hpp"
 #include "launcher/net/connection.hpp"
 #include "launcher/net/dialer.hpp"
-#include "launcher/net/door.hpp"
+#include "launcher/net/gateway.hpp"
 
 namespace sgd::net {
 
@@ -20,10 +20,10 @@ namespace sgd::net {
                                                              Address coordinator, core::Random random,
                                                              std::shared_ptr<const TlsContext> tls = nullptr);
 
-/// What a Door does with an agent, a visitor of the kind "node_state": the link's first message, that NodeState, comes
-/// after its start(). `on_refused`: it does not name its node, or not its own.
+/// What a Gateway does with an agent, a session of the kind "node_state": the link's first message, that NodeState,
+/// comes after its start(). `on_refused`: it does not name its node, or not its own.
 inline constexpr const char* kAgentKind = "node_state";
-[[nodiscard]] Door::OnVisitor serve_agents(
+[[nodiscard]] Gateway::OnSession serve_agents(
     boost::asio::io_context& io,
     std::function<void(const NodeId& node, std::unique_ptr<CoordinatorLink> link)> on_agent,
     std::function<void(const std::string& peer, const Refusal& refusal)> on_refused);

@@ -79,7 +79,7 @@ class TlsStream : public Stream {
   }
 
   bool has_pending() const override { return SSL_has_pending(ssl_.get()) == 1; }
-  void say_goodbye() override {
+  void send_close_notify() override {
     if (!is_open_ || has_failed_) return;
     ERR_clear_error();
     (void)SSL_shutdown(ssl_.get());  // Ignoring: it is a courtesy, frames say themselves whether they are whole.

@@ -23,7 +23,7 @@ class WorkMeter {
   /// How long the peer is to wait before more of it is read; zero: it need not.
   [[nodiscard]] Duration wait(TimePoint now) const;
   /// Nothing of it is remembered that a new one would not know.
-  [[nodiscard]] bool is_even(TimePoint now) const { return owed(now) == Duration::zero(); }
+  [[nodiscard]] bool owes_nothing(TimePoint now) const { return owed(now) == Duration::zero(); }
 
  private:
   [[nodiscard]] Duration owed(TimePoint now) const;

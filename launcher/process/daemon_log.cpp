@@ -104,7 +104,7 @@ DaemonLog::~DaemonLog() {
 
 void DaemonLog::write(LogLevel level, std::string_view key, std::string_view message) {
   if (level > settings_.threshold) return;
-  say_repeats();
+  log_repeats();
   auto found = windows_.find(key);
   if (found == windows_.end()) {
     const std::string own = windows_.size() < kKeysMax ? std::string(key) : kOtherKeys;
@@ -121,7 +121,7 @@ void DaemonLog::write(LogLevel level, std::string_view key, std::string_view mes
   put(level, key, message);
 }
 
-void DaemonLog::say_repeats() {
+void DaemonLog::log_repeats() {
   const TimePoint now = settings_.monotonic();
   if (now < next_end_) return;
   next_end_ = TimePoint::max();

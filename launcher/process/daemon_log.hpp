@@ -59,7 +59,7 @@ class DaemonLog {
   void write(LogLevel level, std::string_view key, std::string_view message);
   /// Says the counts of windows that are over; write() does, too. For a timer, so that a count is said when
   /// nothing follows it.
-  void say_repeats();
+  void log_repeats();
 
  private:
   struct Window {

@@ -13,7 +13,7 @@
 #include "common/base/result.hpp"
 #include "launcher/shipping/file_set.hpp"
 #include "launcher/shipping/file_store.hpp"
-#include "launcher/storage/files_as.hpp"
+#include "launcher/storage/file_owner.hpp"
 #include "launcher/storage/incoming.hpp"
 
 namespace sgd::shipping {

@@ -39,11 +39,11 @@ inline constexpr auto kMessage<core::CoordinatorState::Node> =
             required("leftovers", &core::CoordinatorState::Node::leftovers),
             required("forgotten", &core::CoordinatorState::Node::forgotten));
 template <>
-inline constexpr auto kMessage<core::CoordinatorState::Standing> =
-    message("", required("is_drained", &core::CoordinatorState::Standing::is_drained),
-            required("slots", &core::CoordinatorState::Standing::slots),
-            required("flaps", &core::CoordinatorState::Standing::flaps),
-            required("unstable_until", &core::CoordinatorState::Standing::unstable_until));
+inline constexpr auto kMessage<core::CoordinatorState::NodeCondition> =
+    message("", required("is_drained", &core::CoordinatorState::NodeCondition::is_drained),
+            required("slots", &core::CoordinatorState::NodeCondition::slots),
+            required("flaps", &core::CoordinatorState::NodeCondition::flaps),
+            required("unstable_until", &core::CoordinatorState::NodeCondition::unstable_until));
 template <>
 inline constexpr auto kMessage<core::CoordinatorState::Ticket> =
     message("", required("submission", &core::CoordinatorState::Ticket::submission),

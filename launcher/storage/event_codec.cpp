@@ -122,18 +122,18 @@ struct Coding<NodesKnown> {
   static void write(const NodesKnown& event, Json& out) {
     Json& nodes = out["nodes"] = Json::array();
     for (const core::KnownNode& node : event.nodes) nodes.push_back(to_json(node));
-    Json& standings = out["standings"] = Json::array();
-    for (const core::KnownStanding& standing : event.standings) standings.push_back(to_json(standing));
+    Json& conditions = out["standings"] = Json::array();
+    for (const core::KnownCondition& condition : event.conditions) conditions.push_back(to_json(condition));
   }
   static Status read(const Json& json, NodesKnown& event) {
     const auto nodes = json.find("nodes");
     if (nodes == json.end() || !nodes->is_array()) return Error{"\"nodes\" must be an array"};
     for (const Json& node : *nodes)
       if (Status status = read_known_node(node, event.nodes.emplace_back()); !status) return status;
-    const auto standings = json.find("standings");
-    if (standings == json.end() || !standings->is_array()) return Error{"\"standings\" must be an array"};
-    for (const Json& standing : *standings)
-      if (Status status = read_known_standing(standing, event.standings.emplace_back()); !status) return status;
+    const auto conditions = json.find("standings");
+    if (conditions == json.end() || !conditions->is_array()) return Error{"\"standings\" must be an array"};
+    for (const Json& condition : *conditions)
+      if (Status status = read_known_condition(condition, event.conditions.emplace_back()); !status) return status;
     return {};
   }
 };

@@ -13,7 +13,7 @@
 
 #include <fmt/format.h>
 
-#include "launcher/storage/files_as.hpp"
+#include "launcher/storage/file_owner.hpp"
 
 namespace sgd::storage {
 namespace {
@@ -114,7 +114,7 @@ int remove_as_now(const std::string& folder) {
 
 std::error_code remove_tree(const std::string& folder) {
   if (const auto owner = other_owner(folder)) {
-    const FilesAs as(owner);
+    const ScopedFileOwner as(owner);
     if (remove_as_now(folder) == 0) return {};
   }
   return {remove_as_now(folder), std::generic_category()};

@@ -15,7 +15,7 @@ int epochs_kept(const job::JobSpec& job, const RunHistory& history) {
 
 }  // namespace
 
-std::string nothing_left(const job::JobSpec& job, const RunHistory& history) {
+std::string why_nothing_to_train(const job::JobSpec& job, const RunHistory& history) {
   if (!job.training || job.training->validate_only) return {};
   const int kept = epochs_kept(job, history);
   const int wanted = job.training->epochs;
@@ -30,7 +30,7 @@ std::string nothing_left(const job::JobSpec& job, const RunHistory& history) {
 
 std::string fit_to_job(const job::JobSpec& job, RunHistory& history) {
   if (job.training && job.training->validate_only) return {};  // No order of samples goes on.
-  std::string refusal = nothing_left(job, history);
+  std::string refusal = why_nothing_to_train(job, history);
   if (refusal.empty() && !job.resume_from.empty() && history.past.checkpoints.empty())
     return fmt::format(
         "no whole checkpoint is left, and training must not start from the beginning: the run began from {}; start a "

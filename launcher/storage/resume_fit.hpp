@@ -10,7 +10,7 @@ namespace sgd::storage {
 
 /// Why there is nothing to train, with what would train more; empty when there is. A command can always be
 /// started again.
-[[nodiscard]] std::string nothing_left(const job::JobSpec& job, const RunHistory& history);
+[[nodiscard]] std::string why_nothing_to_train(const job::JobSpec& job, const RunHistory& history);
 
 /// Why `history` cannot go on with `job`, and what to do: nothing is left, or its newest checkpoint means nothing under
 /// it. Empty: it can, and `history.past` knows whether bit for bit.

@@ -27,7 +27,7 @@ static_assert(kRunFields<core::RunPast> == 12);
 static_assert(kRunFields<core::StopRequest> == 4);
 static_assert(kRunFields<core::NodeOrder> == 2);
 static_assert(kRunFields<core::KnownNode> == 5);
-static_assert(kRunFields<core::KnownStanding> == 5);
+static_assert(kRunFields<core::KnownCondition> == 5);
 static_assert(kRunFields<link::ReportKey> == 4);
 
 constexpr std::array<std::pair<Why, std::string_view>, 3> kWhys{
@@ -272,16 +272,16 @@ Status read_known_node(const Json& json, core::KnownNode& out) {
   return json.contains("lost_at_ns") ? read_time(json, "lost_at_ns", out.lost_at.emplace()) : Status{};
 }
 
-Json to_json(const core::KnownStanding& standing) {
-  Json json = {{"node", standing.node}, {"is_drained", standing.is_drained}};
-  if (standing.slots) json["slots"] = *standing.slots;
+Json to_json(const core::KnownCondition& condition) {
+  Json json = {{"node", condition.node}, {"is_drained", condition.is_drained}};
+  if (condition.slots) json["slots"] = *condition.slots;
   Json& flaps = json["flaps_ns"] = Json::array();
-  for (const TimePoint at : standing.flaps) flaps.push_back(ns_of(at));
-  if (standing.unstable_until) json["unstable_until_ns"] = ns_of(*standing.unstable_until);
+  for (const TimePoint at : condition.flaps) flaps.push_back(ns_of(at));
+  if (condition.unstable_until) json["unstable_until_ns"] = ns_of(*condition.unstable_until);
   return json;
 }
 
-Status read_known_standing(const Json& json, core::KnownStanding& out) {
+Status read_known_condition(const Json& json, core::KnownCondition& out) {
   std::vector<std::int64_t> flaps;
   Status status = first_error({read_key(json, "node", out.node), read_key(json, "is_drained", out.is_drained),
                                read_key(json, "flaps_ns", flaps)});

@@ -30,7 +30,7 @@ template <class T>
 [[nodiscard]] Status read_node_order(const nlohmann::json& json, core::NodeOrder& out);
 [[nodiscard]] nlohmann::json to_json(const core::KnownNode& node);
 [[nodiscard]] Status read_known_node(const nlohmann::json& json, core::KnownNode& out);
-[[nodiscard]] nlohmann::json to_json(const core::KnownStanding& standing);
-[[nodiscard]] Status read_known_standing(const nlohmann::json& json, core::KnownStanding& out);
+[[nodiscard]] nlohmann::json to_json(const core::KnownCondition& condition);
+[[nodiscard]] Status read_known_condition(const nlohmann::json& json, core::KnownCondition& out);
 
 }  // namespace sgd::storage

@@ -64,7 +64,7 @@ bool is_owners_choice(int code) {
 
 Result<std::shared_ptr<RunFiles>> RunFiles::open(const std::string& folder, const Quota& quota) {
   const std::optional<FileOwner> owner = other_owner(folder);
-  const FilesAs as(owner);
+  const ScopedFileOwner as(owner);
   Result<Beneath> beneath = Beneath::open(folder);
   if (!beneath) return beneath.error();
   return std::shared_ptr<RunFiles>(new RunFiles(folder, std::move(beneath).value(), owner, quota));
@@ -78,12 +78,12 @@ std::string RunFiles::place_of(const std::string& file) const {
 }
 
 bool RunFiles::is_stored(const std::string& checkpoint) const {
-  const FilesAs as(owner_);
+  const ScopedFileOwner as(owner_);
   return folder_.exists(checkpoint + "/" + checkpoint::kManifestFile);
 }
 
 Held RunFiles::held(const std::string& file) const {
-  const FilesAs as(owner_);
+  const ScopedFileOwner as(owner_);
   Held held;
   const std::string checkpoint = transfer::checkpoint_of(file);
   held.is_stored = !checkpoint.empty() && is_stored(checkpoint);
@@ -98,7 +98,7 @@ Held RunFiles::held(const std::string& file) const {
 }
 
 Held RunFiles::append(const std::string& file, std::uint64_t offset, std::string_view bytes) {
-  const FilesAs as(owner_);
+  const ScopedFileOwner as(owner_);
   Held held;
   const std::string checkpoint = transfer::checkpoint_of(file);
   held.is_stored = !checkpoint.empty() && is_stored(checkpoint);
@@ -206,7 +206,7 @@ void RunFiles::measure() {
 }
 
 Status RunFiles::sync(const std::string& file) const {
-  const FilesAs as(owner_);
+  const ScopedFileOwner as(owner_);
   const Result<OpenFile> open = folder_.read(place_of(file));
   return open ? open.value().sync() : Status(open.error());
 }
@@ -244,7 +244,7 @@ Status RunFiles::prove(const std::string& part, const std::string& name) const {
 }
 
 Status RunFiles::finish(const std::string& checkpoint) {
-  const FilesAs as(owner_);
+  const ScopedFileOwner as(owner_);
   if (is_stored(checkpoint)) return {};
   const std::string part = part_of(checkpoint);
   const Status proven = prove(part, name_of(checkpoint));
@@ -257,7 +257,7 @@ Status RunFiles::finish(const std::string& checkpoint) {
 }
 
 Result<std::vector<transfer::ListedFile>> RunFiles::listing(const std::string& checkpoint) const {
-  const FilesAs as(owner_);
+  const ScopedFileOwner as(owner_);
   if (!is_stored(checkpoint)) return Error{checkpoint + " is not here", ENOENT};
   const auto entries = folder_.list(checkpoint, transfer::kListedFilesMax + 1);
   if (!entries) return entries.error();
@@ -275,13 +275,13 @@ Result<std::vector<transfer::ListedFile>> RunFiles::listing(const std::string& c
 }
 
 Result<std::string> RunFiles::read(const std::string& file, std::uint64_t offset, std::size_t bytes) const {
-  const FilesAs as(owner_);
+  const ScopedFileOwner as(owner_);
   const Result<OpenFile> open = folder_.read(file);
   return open ? open.value().read_at(offset, bytes) : Result<std::string>(open.error());
 }
 
 void RunFiles::prune(const std::vector<std::string>& kept, const std::vector<std::string>& spared) {
-  const FilesAs as(owner_);
+  const ScopedFileOwner as(owner_);
   const auto entries = folder_.list(checkpoint::kDirectory, static_cast<std::size_t>(quota_.run_files));
   if (!entries) return;
   std::vector<std::string> names;
@@ -305,7 +305,7 @@ void RunFiles::prune(const std::vector<std::string>& kept, const std::vector<std
 }
 
 RunFiles::Inventory RunFiles::inventory() const {
-  const FilesAs as(owner_);
+  const ScopedFileOwner as(owner_);
   Inventory inventory;
   auto room = static_cast<std::size_t>(quota_.run_files);
   inventory.names_most = room;

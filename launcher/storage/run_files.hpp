@@ -18,7 +18,7 @@
 #include "common/base/time.hpp"
 #include "common/messages/transfer.hpp"
 #include "launcher/storage/beneath.hpp"
-#include "launcher/storage/files_as.hpp"
+#include "launcher/storage/file_owner.hpp"
 #include "launcher/storage/incoming.hpp"
 
 namespace sgd::storage {

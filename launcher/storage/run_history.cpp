@@ -45,22 +45,22 @@ Result<LinesEnd> read_lines(const std::string& directory, const std::string& nam
 }
 
 /// What lines of events.jsonl tell together.
-struct Legs {
+struct EventScan {
   bool has_begun = false;
   double last_s = 0;  ///< Of the newest line: Unix time.
   std::map<Generation, std::map<Rank, NodeId>> started;
 };
 
-void add_event(RunHistory& history, Legs& legs, const OrderedJson& event) {
+void add_event(RunHistory& history, EventScan& scan, const OrderedJson& event) {
   const std::string name = read_or(event, "event", "");
-  const double time_s = read_or(event, "time", legs.last_s);
+  const double time_s = read_or(event, "time", scan.last_s);
   if (name == "run_started" || name == "run_resumed")
-    legs.has_begun = true;  // What is between two legs does not count,
-  else if (legs.has_begun)
-    history.past.wall_s += std::max(0.0, time_s - legs.last_s);  // Nor does a clock that is set back.
-  legs.last_s = time_s;
+    scan.has_begun = true;  // What is between two legs does not count,
+  else if (scan.has_begun)
+    history.past.wall_s += std::max(0.0, time_s - scan.last_s);  // Nor does a clock that is set back.
+  scan.last_s = time_s;
   if (name == "worker_started")
-    legs.started[read_or(event, "generation", Generation{0})][read_or(event, "rank", Rank{0})] =
+    scan.started[read_or(event, "generation", Generation{0})][read_or(event, "rank", Rank{0})] =
         read_or(event, "node", "");
   if (name == "run_started" && history.id.empty()) history.id = read_or(event, "run", "");
   if (name == "run_resumed") history.succeeded = false;
@@ -165,9 +165,9 @@ void read_place(RunHistory& history, const std::string& directory) {
 
 Result<RunHistory> read_history(const std::string& directory, checkpoint::Proof proof) {
   RunHistory history;
-  Legs legs;
+  EventScan scan;
   auto events =
-      read_lines(directory, "events.jsonl", [&](const OrderedJson& event) { add_event(history, legs, event); });
+      read_lines(directory, "events.jsonl", [&](const OrderedJson& event) { add_event(history, scan, event); });
   if (!events) return events.error();
   history.events_end = std::move(events).value();
   auto metrics = read_lines(directory, "metrics.jsonl", [&](const OrderedJson& line) { add_metrics(history, line); });
@@ -179,7 +179,7 @@ Result<RunHistory> read_history(const std::string& directory, checkpoint::Proof 
   if (!scanned) return scanned.error();
   if (history.past.checkpoints.empty()) return history;
   read_place(history, directory);
-  history.past.shape = shape_of(legs.started[history.newest.generation]);
+  history.past.shape = shape_of(scan.started[history.newest.generation]);
   return history;
 }
 

@@ -95,7 +95,7 @@ std::vector<StateRow> encode_state(const CoordinatorState& state) {
     const Json entry = {{"machine", codec::write(run.state())}, {"ticket", codec::write(state.tickets_.at(id))}};
     rows.push_back({"run", id, codec::print(entry)});
   }
-  for (const auto& [id, standing] : state.standings_) add("standing", id, standing);
+  for (const auto& [id, condition] : state.conditions_) add("standing", id, condition);
   std::move(trials.begin(), trials.end(), std::back_inserter(rows));
   return rows;
 }
@@ -121,7 +121,7 @@ Result<CoordinatorState> decode_state(const std::vector<StateRow>& rows) {
     if (row.kind == "node" || row.kind == "lost") {
       status = read_row(row, (row.kind == "node" ? state.nodes_ : state.lost_)[row.id]);
     } else if (row.kind == "standing") {
-      status = read_row(row, state.standings_[row.id]);
+      status = read_row(row, state.conditions_[row.id]);
     } else if (row.kind == "run") {
       RunEntry entry;
       status = read_row(row, entry);

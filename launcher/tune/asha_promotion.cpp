@@ -15,7 +15,7 @@ AshaPromotion::AshaPromotion(const AshaRules& rules)
 }
 
 Decision AshaPromotion::about(TrialId trial, Action action, Reason reason) const {
-  const Place& place = places_.at(trial);
+  const Progress& place = progress_.at(trial);
   const Rung& rung = rungs_[static_cast<std::size_t>(place.rung)];
   return {.trial = trial,
           .action = action,
@@ -26,7 +26,7 @@ Decision AshaPromotion::about(TrialId trial, Action action, Reason reason) const
 }
 
 void AshaPromotion::added(TrialId trial, const Values&) {
-  places_[trial] = {};
+  progress_[trial] = {};
 }
 
 Decision AshaPromotion::reported(const Report& report) {
@@ -37,7 +37,7 @@ Decision AshaPromotion::reported(const Report& report) {
     return decision;
   };
   if (report.iteration >= rules_.last) return decide(Action::kStop, Reason::kMaxEpochs);
-  Place& place = places_.at(report.trial);
+  Progress& place = progress_.at(report.trial);
   const std::optional<int> index = rung_at(at_, report.iteration);
   if (!index || *index <= place.rung) return decide(Action::kContinue, Reason::kBetweenRungs);
   decision.iteration = rung(*index).at;
@@ -60,16 +60,16 @@ std::optional<Decision> AshaPromotion::chosen(bool) const {
 }
 
 void AshaPromotion::resumed(TrialId trial) {
-  Rung& from = rung(places_.at(trial).rung);
+  Rung& from = rung(progress_.at(trial).rung);
   SGD_ASSERT(from.trials.waits(trial));
   from.trials.take(trial);
   ++from.went_on;
 }
 
 void AshaPromotion::ended(TrialId trial, Outcome) {
-  const auto place = places_.find(trial);
+  const auto place = progress_.find(trial);
   if (place->second.rung >= 0) rung(place->second.rung).trials.take(trial);
-  places_.erase(place);
+  progress_.erase(place);
 }
 
 Decisions AshaPromotion::settled() {
@@ -84,7 +84,7 @@ nlohmann::json AshaPromotion::own_state() const {
   nlohmann::json at_rungs = nlohmann::json::array();
   for (const Rung& one : rungs_) at_rungs.push_back({one.went_on, one.trials.state()});
   nlohmann::json places = nlohmann::json::array();
-  for (const auto& [trial, place] : places_) places.push_back({trial, place.rung, place.value});
+  for (const auto& [trial, place] : progress_) places.push_back({trial, place.rung, place.value});
   return {{"rungs", std::move(at_rungs)}, {"places", std::move(places)}};
 }
 
@@ -96,14 +96,14 @@ bool AshaPromotion::restore(const nlohmann::json& state) {
     if (!rungs_[i].trials.restore(at_rungs.at(i).at(1))) return false;
   }
   for (const nlohmann::json& one : state.at("places")) {
-    const Place place{one.at(1).get<int>(), one.at(2).get<double>()};
+    const Progress place{one.at(1).get<int>(), one.at(2).get<double>()};
     if (place.rung < -1 || place.rung >= static_cast<int>(rungs_.size())) return false;
-    places_[one.at(0).get<TrialId>()] = place;
+    progress_[one.at(0).get<TrialId>()] = place;
   }
-  if (places_.size() != members().size()) return false;
+  if (progress_.size() != members().size()) return false;
   return std::all_of(members().begin(), members().end(), [&](const auto& one) {
-    const auto place = places_.find(one.first);
-    if (place == places_.end()) return false;
+    const auto place = progress_.find(one.first);
+    if (place == progress_.end()) return false;
     return one.second.phase == Phase::kRunning ||
            (place->second.rung >= 0 && rung(place->second.rung).trials.waits(one.first));
   });

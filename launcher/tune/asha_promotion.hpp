@@ -29,7 +29,7 @@ class AshaPromotion : public Scheduler {
     TopPart trials;
     std::int64_t went_on = 0;  ///< Trials that were promoted from here.
   };
-  struct Place {
+  struct Progress {
     int rung = -1;     ///< The highest that it has come to; -1: none.
     double value = 0;  ///< What it reported there.
   };
@@ -49,7 +49,7 @@ class AshaPromotion : public Scheduler {
   AshaRules rules_;
   std::vector<Rung> rungs_;  ///< Below `last`, rising.
   std::vector<std::int64_t> at_;
-  std::map<TrialId, Place> places_;  ///< Of trials that have not ended.
+  std::map<TrialId, Progress> progress_;  ///< Of trials that have not ended.
 };
 
 }  // namespace sgd::tune

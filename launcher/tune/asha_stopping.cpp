@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "common/base/assert.hpp"
-#include "launcher/tune/chance.hpp"
+#include "launcher/tune/keyed_random.hpp"
 #include "launcher/tune/rungs.hpp"
 
 namespace sgd::tune {
@@ -22,7 +22,7 @@ int AshaStopping::drawn_bracket(TrialId trial) const {
   // A bracket has a rung less than the one before it, and 1/e of its trials.
   double all = 0;
   for (int s = 0; s < rules_.brackets; ++s) all += std::exp(-s);
-  double rest = Chance(rules_.seed, "asha bracket", static_cast<std::uint64_t>(trial)).unit() * all;
+  double rest = KeyedRandom(rules_.seed, "asha bracket", static_cast<std::uint64_t>(trial)).unit() * all;
   for (int s = 0; s < rules_.brackets; ++s) {
     rest -= std::exp(-s);
     if (rest < 0) return s;

@@ -83,25 +83,25 @@ Json Domain::value_at(std::uint64_t index) const {
   return number_of(multiple(multiples(low, q) + offset, q), is_whole());
 }
 
-Json Domain::draw(Chance& chance) const {
+Json Domain::draw(KeyedRandom& random) const {
   switch (kind) {
     case DomainKind::kGrid:
     case DomainKind::kChoice:
     case DomainKind::kRandInt:
     case DomainKind::kQRandInt:
     case DomainKind::kQUniform:
-      return value_at(chance.below(*count()));
+      return value_at(random.below(*count()));
     case DomainKind::kUniform:
       // Rounding may reach the end, which is not included.
-      return std::min(low + (high - low) * chance.unit(), std::nextafter(high, low));
+      return std::min(low + (high - low) * random.unit(), std::nextafter(high, low));
     case DomainKind::kLogUniform:
     case DomainKind::kQLogUniform: {
-      const double drawn = std::exp(std::log(low) + (std::log(high) - std::log(low)) * chance.unit());
+      const double drawn = std::exp(std::log(low) + (std::log(high) - std::log(low)) * random.unit());
       if (kind == DomainKind::kLogUniform) return std::clamp(drawn, low, std::nextafter(high, low));
       return multiple(std::clamp(multiples(drawn, q), multiples(low, q), multiples(high, q)), q);
     }
     case DomainKind::kNormal:
-      return low + high * chance.normal();
+      return low + high * random.normal();
   }
   SGD_ASSERT(false);
 }
@@ -160,20 +160,20 @@ namespace {
 /// What of one domain is told, where it stands.
 class Teller {
  public:
-  Teller(const std::string& path, const char* word, Spot spot, Diagnostics& diagnostics)
+  Teller(const std::string& path, const char* word, SourceLocation location, Diagnostics& diagnostics)
       : subject_(json::quote(fmt::format("tune.parameters.{}.{}", path, word))),
-        spot_(std::move(spot)),
+        location_(std::move(location)),
         diagnostics_(diagnostics) {}
 
   void must(const std::string& what) {
     is_sound_ = false;
-    spot_.error(diagnostics_, fmt::format("{} must {}", subject_, what));
+    location_.error(diagnostics_, fmt::format("{} must {}", subject_, what));
   }
   [[nodiscard]] bool is_sound() const { return is_sound_; }
 
  private:
   std::string subject_;
-  Spot spot_;
+  SourceLocation location_;
   Diagnostics& diagnostics_;
   bool is_sound_ = true;
 };
@@ -211,27 +211,27 @@ void check_numbers(const Domain& domain, Teller& teller) {
 
 }  // namespace
 
-Spot Spot::inside(const std::string& key) const {
+SourceLocation SourceLocation::inside(const std::string& key) const {
   if (place == nullptr) return *this;
   const auto found = place->members.find(key);
   if (found == place->members.end()) return *this;
   return {found->second.source.empty() ? source : found->second.source, &found->second};
 }
 
-void Spot::error(Diagnostics& diagnostics, std::string message) const {
+void SourceLocation::error(Diagnostics& diagnostics, std::string message) const {
   const json::Position at = place == nullptr ? json::Position{} : place->value;
   diagnostics.error(source, at.line, at.column, std::move(message));
 }
 
-std::optional<Domain> parse_domain(const Json& given, const std::string& path, const Spot& spot,
+std::optional<Domain> parse_domain(const Json& given, const std::string& path, const SourceLocation& location,
                                    Diagnostics& diagnostics) {
   if (!given.is_object()) return std::nullopt;
   if (given.size() != 1) {
     std::vector<std::string> words;
     for (const Word& word : kWords) words.push_back(json::quote(word.word));
-    spot.error(diagnostics,
-               fmt::format("{} must have exactly one key, which names its domain ({}), got {}",
-                           json::quote("tune.parameters." + path), json::alternatives(words), given.size()));
+    location.error(diagnostics,
+                   fmt::format("{} must have exactly one key, which names its domain ({}), got {}",
+                               json::quote("tune.parameters." + path), json::alternatives(words), given.size()));
     return std::nullopt;
   }
   const auto [key, content] = std::pair<std::string, const Json&>(given.begin().key(), given.begin().value());
@@ -239,7 +239,7 @@ std::optional<Domain> parse_domain(const Json& given, const std::string& path, c
   if (word == kWords.end() || !content.is_array() || content.size() > kListedValuesMax) return std::nullopt;
   Domain domain;
   domain.kind = word->kind;
-  Teller teller(path, word->word, spot.inside(key), diagnostics);
+  Teller teller(path, word->word, location.inside(key), diagnostics);
   if (is_listed(domain.kind)) {
     if (content.empty()) return std::nullopt;
     domain.values.assign(content.begin(), content.end());

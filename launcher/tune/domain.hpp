@@ -19,7 +19,7 @@
 
 #include "common/json/diagnostics.hpp"
 #include "common/json/reader.hpp"
-#include "launcher/tune/chance.hpp"
+#include "launcher/tune/keyed_random.hpp"
 
 namespace sgd::tune {
 
@@ -27,12 +27,12 @@ namespace sgd::tune {
 inline constexpr std::size_t kListedValuesMax = 10'000;
 
 /// Where errors of a value are told: its place in the file, where known.
-struct Spot {
+struct SourceLocation {
   std::string source;
-  const json::Place* place = nullptr;
+  const json::SourceMap* place = nullptr;
 
   /// Of the member `key`; where that has no place of its own, this.
-  [[nodiscard]] Spot inside(const std::string& key) const;
+  [[nodiscard]] SourceLocation inside(const std::string& key) const;
   void error(Diagnostics& diagnostics, std::string message) const;
 };
 
@@ -63,7 +63,7 @@ struct Domain {
   [[nodiscard]] std::optional<std::uint64_t> count() const;
   /// The value number `index`, below count(), in rising order or as listed.
   [[nodiscard]] nlohmann::json value_at(std::uint64_t index) const;
-  [[nodiscard]] nlohmann::json draw(Chance& chance) const;
+  [[nodiscard]] nlohmann::json draw(KeyedRandom& random) const;
   [[nodiscard]] bool contains(const nlohmann::json& value) const;
   /// A number of it times `factor`, brought back into the domain. Not of grid and choice.
   [[nodiscard]] nlohmann::json moved(const nlohmann::json& value, double factor) const;
@@ -75,7 +75,7 @@ struct Domain {
 
 /// `path`: of the parameter, for errors. Nothing when `given` is no domain; what the job file's schema has not said of
 /// it is in `diagnostics` then.
-[[nodiscard]] std::optional<Domain> parse_domain(const nlohmann::json& given, const std::string& path, const Spot& spot,
-                                                 Diagnostics& diagnostics);
+[[nodiscard]] std::optional<Domain> parse_domain(const nlohmann::json& given, const std::string& path,
+                                                 const SourceLocation& location, Diagnostics& diagnostics);
 
 }  // namespace sgd::tune

@@ -71,19 +71,19 @@ ExperimentSpec read_experiment(const Json& given) {
 }
 
 std::optional<StopBound> read_bound(const std::string& metric, const Json& given, const ExperimentSpec& spec,
-                                    const Spot& spot, Diagnostics& diagnostics) {
+                                    const SourceLocation& location, Diagnostics& diagnostics) {
   const std::string subject = json::quote("tune.stop." + metric);
   if (given.is_number()) {
     if (spec.metric.empty()) return std::nullopt;  // That it is missing was said.
     if (metric == spec.metric) return StopBound{metric, spec.mode == Mode::kMax, given.get<double>()};
-    spot.error(diagnostics, fmt::format("{} must say in which direction, since \"tune.mode\" is that of {}: "
-                                        "{{\"at_least\": {}}} or {{\"at_most\": {}}}",
-                                        subject, json::quote(spec.metric), given.dump(), given.dump()));
+    location.error(diagnostics, fmt::format("{} must say in which direction, since \"tune.mode\" is that of {}: "
+                                            "{{\"at_least\": {}}} or {{\"at_most\": {}}}",
+                                            subject, json::quote(spec.metric), given.dump(), given.dump()));
     return std::nullopt;
   }
   if (!given.is_object()) return std::nullopt;
   if (given.size() != 1) {
-    spot.error(diagnostics, fmt::format("{} must have either \"at_least\" or \"at_most\"", subject));
+    location.error(diagnostics, fmt::format("{} must have either \"at_least\" or \"at_most\"", subject));
     return std::nullopt;
   }
   const Json& bound = given.begin().value();
@@ -91,17 +91,17 @@ std::optional<StopBound> read_bound(const std::string& metric, const Json& given
   return StopBound{metric, given.begin().key() == "at_least", bound.get<double>()};
 }
 
-void read_stop(const Json& given, ExperimentSpec& spec, const Spot& spot, Diagnostics& diagnostics) {
+void read_stop(const Json& given, ExperimentSpec& spec, const SourceLocation& location, Diagnostics& diagnostics) {
   if (!given.is_object()) return;
   for (const auto& [metric, value] : given.items()) {
     if (metric == "epochs") {
       if (value.is_number_integer() && value.get<std::int64_t>() >= 1 && value.get<std::int64_t>() <= kEpochsLast)
         spec.stop_epochs = value.get<std::int64_t>();
       else
-        spot.inside(metric).error(
+        location.inside(metric).error(
             diagnostics, fmt::format("\"tune.stop.epochs\" must be an integer from 1 to {}, got {}", kEpochsLast,
                                      json::shown(value)));
-    } else if (auto bound = read_bound(metric, value, spec, spot.inside(metric), diagnostics)) {
+    } else if (auto bound = read_bound(metric, value, spec, location.inside(metric), diagnostics)) {
       spec.stop.push_back(std::move(*bound));
     }
   }
@@ -111,8 +111,8 @@ void read_stop(const Json& given, ExperimentSpec& spec, const Spot& spot, Diagno
 class Checker {
  public:
   /// `is_sound`: nothing has an error so far, so that no value is missing.
-  Checker(ExperimentSpec& spec, const Json& job, Spot spot, bool is_sound, Diagnostics& diagnostics)
-      : spec_(spec), job_(job), spot_(std::move(spot)), is_sound_(is_sound), diagnostics_(diagnostics) {}
+  Checker(ExperimentSpec& spec, const Json& job, SourceLocation location, bool is_sound, Diagnostics& diagnostics)
+      : spec_(spec), job_(job), location_(std::move(location)), is_sound_(is_sound), diagnostics_(diagnostics) {}
 
   void check() {
     check_count();
@@ -126,9 +126,9 @@ class Checker {
  private:
   void error(const std::vector<std::string>& keys, std::string message) {
     is_sound_ = false;
-    Spot spot = spot_;
-    for (const std::string& key : keys) spot = spot.inside(key);
-    spot.error(diagnostics_, std::move(message));
+    SourceLocation location = location_;
+    for (const std::string& key : keys) location = location.inside(key);
+    location.error(diagnostics_, std::move(message));
   }
 
   void check_count() {
@@ -226,7 +226,7 @@ class Checker {
 
   ExperimentSpec& spec_;
   const Json& job_;
-  Spot spot_;
+  SourceLocation location_;
   bool is_sound_;
   Diagnostics& diagnostics_;
 };
@@ -254,15 +254,15 @@ std::optional<ExperimentSpec> parse_experiment(const job::LoadResult& loaded, Di
   };
   const auto before = errors();
   const bool was_sound = before == 0 && !loaded.diagnostics.has_errors();
-  const Spot spot = Spot{loaded.source, &loaded.given.place}.inside("tune");
+  const SourceLocation location = SourceLocation{loaded.source, &loaded.given.source_map}.inside("tune");
   const Json& tune = job["tune"];
   ExperimentSpec spec = read_experiment(tune);
   if (tune.contains("parameters")) {
-    spec.parameters = parse_parameters(tune["parameters"], spot.inside("parameters"), diagnostics);
-    check_paths(spec.parameters, loaded, registered, spot.inside("parameters"), diagnostics);
+    spec.parameters = parse_parameters(tune["parameters"], location.inside("parameters"), diagnostics);
+    check_paths(spec.parameters, loaded, registered, location.inside("parameters"), diagnostics);
   }
-  read_stop(member(tune, "stop"), spec, spot.inside("stop"), diagnostics);
-  Checker(spec, job, spot, was_sound && errors() == before, diagnostics).check();
+  read_stop(member(tune, "stop"), spec, location.inside("stop"), diagnostics);
+  Checker(spec, job, location, was_sound && errors() == before, diagnostics).check();
   if (!was_sound || errors() > before) return std::nullopt;
   return spec;
 }

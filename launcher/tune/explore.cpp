@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/base/assert.hpp"
-#include "launcher/tune/chance.hpp"
+#include "launcher/tune/keyed_random.hpp"
 
 namespace sgd::tune {
 namespace {
@@ -25,19 +25,19 @@ Explored explore(const Values& values, const Parameters& parameters, const Explo
   Explored out{values, {}};
   for (const std::string& path : rules.mutates) {
     const Domain& domain = parameters.domains.at(path);
-    Chance chance(seed, "explore " + path, static_cast<std::uint64_t>(trial), round);
+    KeyedRandom random(seed, "explore " + path, static_cast<std::uint64_t>(trial), round);
     const bool is_listed = !domain.values.empty();
     const bool is_movable = is_listed ? domain.contains(values.at(path)) : values.at(path).is_number();
     nlohmann::json& value = out.values[path];
-    if (chance.unit() < rules.resample_probability || !is_movable) {
-      value = domain.draw(chance);
+    if (random.unit() < rules.resample_probability || !is_movable) {
+      value = domain.draw(random);
       out.changes.push_back(fmt::format("{} drawn anew", path));
     } else if (is_listed) {
-      const bool to_right = chance.below(2) == 1;
+      const bool to_right = random.below(2) == 1;
       value = neighbour(domain, value, to_right);
       out.changes.push_back(fmt::format("{} to the {}", path, to_right ? "right" : "left"));
     } else {
-      const double factor = rules.factors[chance.below(rules.factors.size())];
+      const double factor = rules.factors[random.below(rules.factors.size())];
       value = domain.moved(value, factor);
       out.changes.push_back(fmt::format("{} * {}", path, factor));
     }

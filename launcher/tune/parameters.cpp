@@ -62,26 +62,27 @@ bool meets(const std::string& path, const std::string& other) {
 }
 
 void check_path(const std::string& path, const Domain& domain, const json::Schema& schema, const json::Document& job,
-                const Spot& spot, Diagnostics& diagnostics) {
+                const SourceLocation& location, Diagnostics& diagnostics) {
   for (const char* same : kSameForAll)
     if (meets(path, same))
-      return spot.error(diagnostics, fmt::format("{} is no parameter: all trials have the same {}", json::quote(path),
-                                                 json::quote(same)));
+      return location.error(diagnostics, fmt::format("{} is no parameter: all trials have the same {}",
+                                                     json::quote(path), json::quote(same)));
   for (const Json& value : tried_values(domain)) {
     const std::string misfit = misfit_of(path, value, schema, job);
     if (misfit.empty()) continue;
-    return spot.error(diagnostics, fmt::format("parameter {}: {}", json::quote(path), misfit));
+    return location.error(diagnostics, fmt::format("parameter {}: {}", json::quote(path), misfit));
   }
 }
 
 /// A command would find one value of the two in its environment.
-void check_variables(const Parameters& parameters, const Spot& spot, Diagnostics& diagnostics) {
+void check_variables(const Parameters& parameters, const SourceLocation& location, Diagnostics& diagnostics) {
   std::map<std::string, std::string> known;
   for (const auto& [path, domain] : parameters.domains) {
     const auto [other, is_new] = known.try_emplace(variable_of(path), path);
     if (!is_new)
-      spot.inside(path).error(diagnostics, fmt::format("parameters {} and {} would both be {}: rename one of them",
-                                                       json::quote(other->second), json::quote(path), other->first));
+      location.inside(path).error(diagnostics,
+                                  fmt::format("parameters {} and {} would both be {}: rename one of them",
+                                              json::quote(other->second), json::quote(path), other->first));
   }
 }
 
@@ -106,12 +107,12 @@ std::string Parameters::misfit(const Values& values) const {
   return {};
 }
 
-Parameters parse_parameters(const Json& given, const Spot& spot, Diagnostics& diagnostics) {
+Parameters parse_parameters(const Json& given, const SourceLocation& location, Diagnostics& diagnostics) {
   Parameters parameters;
   if (!given.is_object() || given.size() > kParametersMax) return parameters;
-  if (given.empty()) spot.error(diagnostics, "\"tune.parameters\" must have at least one parameter");
+  if (given.empty()) location.error(diagnostics, "\"tune.parameters\" must have at least one parameter");
   for (const auto& [path, domain] : given.items())
-    if (auto parsed = parse_domain(domain, path, spot.inside(path), diagnostics))
+    if (auto parsed = parse_domain(domain, path, location.inside(path), diagnostics))
       parameters.domains.emplace(path, std::move(*parsed));
   return parameters;
 }
@@ -131,7 +132,7 @@ bool is_own_name(const std::string& name, const Json& job) {
 }
 
 void check_paths(const Parameters& parameters, const job::LoadResult& loaded, const job::Registered& registered,
-                 const Spot& spot, Diagnostics& diagnostics) {
+                 const SourceLocation& location, Diagnostics& diagnostics) {
   json::Document job = loaded.given;
   if (!job.value.is_object()) return;
   job.value.erase("tune");
@@ -139,8 +140,8 @@ void check_paths(const Parameters& parameters, const job::LoadResult& loaded, co
   if (!registered.is_null()) extended = job::job_schema_with(registered);
   const json::Schema& schema = extended ? *extended : job::job_schema();
   for (const auto& [path, domain] : parameters.domains)
-    if (!is_own_name(path, job.value)) check_path(path, domain, schema, job, spot.inside(path), diagnostics);
-  if (job.value.contains("command")) check_variables(parameters, spot, diagnostics);
+    if (!is_own_name(path, job.value)) check_path(path, domain, schema, job, location.inside(path), diagnostics);
+  if (job.value.contains("command")) check_variables(parameters, location, diagnostics);
 }
 
 job::Overrides overrides_of(const Trial& trial, const Json& job) {

@@ -27,7 +27,8 @@ struct Parameters {
 };
 
 /// `tune.parameters` of a job file.
-[[nodiscard]] Parameters parse_parameters(const nlohmann::json& given, const Spot& spot, Diagnostics& diagnostics);
+[[nodiscard]] Parameters parse_parameters(const nlohmann::json& given, const SourceLocation& location,
+                                          Diagnostics& diagnostics);
 
 /// The environment variable in which a command finds it: SGD_PARAM_TRAINING_BATCH_SIZE is that of
 /// "training.batch_size".
@@ -40,7 +41,7 @@ struct Parameters {
 /// An error for each path that the job file has no place for, with what may be meant, and for values of a domain that
 /// cannot stand there, and for two that a command would find in one variable. `registered` as in job/load.hpp.
 void check_paths(const Parameters& parameters, const job::LoadResult& loaded, const job::Registered& registered,
-                 const Spot& spot, Diagnostics& diagnostics);
+                 const SourceLocation& location, Diagnostics& diagnostics);
 
 /// A trial's values as overrides of its job, for job::load_job_file and job::load_changed; without a command's own.
 [[nodiscard]] job::Overrides overrides_of(const Trial& trial, const nlohmann::json& job);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "launcher/tune/chance.hpp"
+#include "launcher/tune/keyed_random.hpp"
 
 namespace sgd::tune {
 
@@ -15,7 +15,7 @@ void Pbt::added(TrialId trial, const Values& values) {
 void Pbt::copy(Decision& decision, const std::vector<TrialId>& donors) {
   One& own = population_.at(decision.trial);
   const auto number = static_cast<std::uint64_t>(decision.trial);
-  const TrialId donor = donors[Chance(rules_.seed, "pbt donor", number, own.copies).below(donors.size())];
+  const TrialId donor = donors[KeyedRandom(rules_.seed, "pbt donor", number, own.copies).below(donors.size())];
   const One& from = population_.at(donor);
   Explored explored = explore(from.values, rules_.parameters, rules_.explore, rules_.seed, decision.trial, own.copies);
   decision.action = Action::kExploit;

@@ -80,7 +80,7 @@ std::string bye_line() {
   return line({{"type", "bye"}});
 }
 
-void SearchTalk::on_asked(const std::vector<TrialId>& trials) {
+void SearchProtocol::on_asked(const std::vector<TrialId>& trials) {
   for (const TrialId trial : trials) {
     const bool is_new = !living_.contains(trial) && owed_.insert(trial).second;
     SGD_ASSERT(is_new && !no_more_);
@@ -88,16 +88,16 @@ void SearchTalk::on_asked(const std::vector<TrialId>& trials) {
   }
 }
 
-void SearchTalk::on_given(TrialId trial) {
+void SearchProtocol::on_given(TrialId trial) {
   living_.insert(trial);
   asked_end_ = std::max(asked_end_, trial + 1);
 }
 
-void SearchTalk::on_end(TrialId trial) {
+void SearchProtocol::on_end(TrialId trial) {
   living_.erase(trial);
 }
 
-Result<SearchAnswer> SearchTalk::take(std::string_view text) {
+Result<SearchAnswer> SearchProtocol::take(std::string_view text) {
   if (text.size() > kSearchLineBytesMax)
     return fault(fmt::format("said a line of {} bytes; at most {}", text.size(), kSearchLineBytesMax));
   Diagnostics found;
@@ -120,7 +120,7 @@ Result<SearchAnswer> SearchTalk::take(std::string_view text) {
   return SearchAnswer(NoMoreTrials{});
 }
 
-Result<SearchAnswer> SearchTalk::take_trial(const Json& message) {
+Result<SearchAnswer> SearchProtocol::take_trial(const Json& message) {
   const auto trial = trial_of(message);
   if (!trial) return trial.error();
   const TrialId id = trial.value();
@@ -136,7 +136,7 @@ Result<SearchAnswer> SearchTalk::take_trial(const Json& message) {
   return SearchAnswer(Trial{id, *values});
 }
 
-Result<SearchAnswer> SearchTalk::take_kill(const Json& message) {
+Result<SearchAnswer> SearchProtocol::take_kill(const Json& message) {
   const auto trial = trial_of(message);
   if (!trial) return trial.error();
   const TrialId id = trial.value();

@@ -64,11 +64,12 @@ struct NoMoreTrials {};
 /// A trial that is to be killed was given; it may have ended meanwhile.
 using SearchAnswer = std::variant<Trial, KillTrial, NoMoreTrials>;
 
-/// One side of the talk: what was asked, and whether an answer fits. The caller tells it of everything that it sends.
-class SearchTalk {
+/// One side of the conversation: what was asked, and whether an answer fits. The caller tells it of everything that it
+/// sends.
+class SearchProtocol {
  public:
   /// `asked_end`: all that other programs were asked for are below it.
-  explicit SearchTalk(Parameters parameters, TrialId asked_end = 0)
+  explicit SearchProtocol(Parameters parameters, TrialId asked_end = 0)
       : parameters_(std::move(parameters)), asked_end_(asked_end) {}
 
   /// Trials that are wanted from now on; their ids are new. Not after no_more().

@@ -44,8 +44,8 @@ Trial TrialList::at(TrialId id) const {
       trial.values[path] = domain.value_at(point % count);
       point /= count;
     } else {
-      Chance chance(seed_, path, static_cast<std::uint64_t>(id));
-      trial.values[path] = domain.draw(chance);
+      KeyedRandom random(seed_, path, static_cast<std::uint64_t>(id));
+      trial.values[path] = domain.draw(random);
     }
   }
   return trial;

@@ -95,8 +95,8 @@ class Agents {
 
 void measure(const char* name, int connections, int beats, const Context& own, const Context& agent) {
   boost::asio::io_context io{1};
-  net::Door door(io, net::Listener::open(io, {"127.0.0.1", 0}, own).value());
-  const int port = door.port();
+  net::Gateway gateway(io, net::Listener::open(io, {"127.0.0.1", 0}, own).value());
+  const int port = gateway.port();
   const pid_t child = ::fork();
   if (child == 0) {
     Agents(port, connections, beats, agent).run();
@@ -116,7 +116,7 @@ void measure(const char* name, int connections, int beats, const Context& own, c
     fmt::print(stderr, "refused: {}\n", why.reason);
   };
   const double resident = resident_kib(), heap = heap_kib(), cpu_before = cpu_seconds();
-  door.start({{{net::kAgentKind, net::serve_agents(io, welcome, refuse)}}, refuse});
+  gateway.start({{{net::kAgentKind, net::serve_agents(io, welcome, refuse)}}, refuse});
   while (links.size() < static_cast<std::size_t>(connections)) io.run_one();
   const double cpu_connected = cpu_seconds();
   io.run_for(std::chrono::seconds(1));

@@ -307,8 +307,8 @@ void Cluster::restart_coordinator() {
       if (!said) continue;
       if (++number > recorded_)
         record(command);
-      else if (told_[number - 1] != *said)
-        violated("before it died the coordinator has told \"{}\", and now \"{}\"", told_[number - 1], *said);
+      else if (outputs_[number - 1] != *said)
+        violated("before it died the coordinator has told \"{}\", and now \"{}\"", outputs_[number - 1], *said);
     }
   }
   noted_ = log_.stored().size();
@@ -316,7 +316,7 @@ void Cluster::restart_coordinator() {
   decided_ = known_;
   if (has_lost) forget_tail();
   recorded_ = std::min(recorded_, number);
-  told_.resize(recorded_);
+  outputs_.resize(recorded_);
   // Nodes of a generation that was being started hear of it one by one, as they connect.
   for (auto& [id, run] : runs_) {
     const auto shot = coordinator_.core().snapshot(world_.queue.now(), id);
@@ -355,7 +355,7 @@ void Cluster::cut_if_idle() {
   world_.say("the coordinator's log is cut");
   log_.cut({now, coordinator_.core().known_nodes()});
   recorded_ = 0;
-  told_.clear();
+  outputs_.clear();
   noted_ = 1;
 }
 
@@ -365,7 +365,7 @@ void Cluster::record(const core::CoordinatorCommand& command) {
   const auto said = words_of(command);
   if (!said) return;
   ++recorded_;
-  told_.push_back(*said);
+  outputs_.push_back(*said);
   if (record_of_experiment(command)) return;
   if (const auto* event = std::get_if<RecordEvent>(&command)) {
     runs_.at(event->run).check.on_event(event->event);

@@ -149,12 +149,12 @@ class Cluster {
   std::map<RunId, TimePoint> submitted_;  ///< And stored.
   KnownNodes decided_;                    ///< As known_, with what is given and not yet stored.
   std::map<RunId, Generation> leaving_;   ///< Asked to leave, and not yet told.
-  std::size_t recorded_ = 0;       ///< Events, lines and ends of runs that were carried out, since the log was cut.
-  std::vector<std::string> told_;  ///< Of each of them, what it said.
-  std::size_t noted_ = 0;          ///< Stored events whose barrier was passed, since then.
-  int crash_in_ = 0;               ///< Commands until it dies; 0: it lives.
-  bool loses_tail_ = false;        ///< When it dies.
-  bool is_refusal_ = false;        ///< The first command in work: it concerns a connection, and waits for nothing.
+  std::size_t recorded_ = 0;          ///< Events, lines and ends of runs that were carried out, since the log was cut.
+  std::vector<std::string> outputs_;  ///< Of each of them, what it said.
+  std::size_t noted_ = 0;             ///< Stored events whose barrier was passed, since then.
+  int crash_in_ = 0;                  ///< Commands until it dies; 0: it lives.
+  bool loses_tail_ = false;           ///< When it dies.
+  bool is_refusal_ = false;           ///< The first command in work: it concerns a connection, and waits for nothing.
   bool is_crashed_ = false;
   bool is_replaying_ = false;
   std::map<RunId, Generation> interrupted_;  ///< Newest at the last restart.

@@ -47,7 +47,7 @@ class KnownNodes {
   }
   void note(const core::coordinator_event::NodesKnown& all) {
     for (const core::KnownNode& one : all.nodes) note(one.node, one.state);
-    for (const core::KnownStanding& one : all.standings) {
+    for (const core::KnownCondition& one : all.conditions) {
       nodes_[one.node].is_drained = one.is_drained;
       nodes_[one.node].ordered = one.slots;
     }

@@ -65,7 +65,7 @@ void Node::crash() {
   }
   workers_.clear();
   paused_.clear();
-  told_.clear();
+  newest_desired_.clear();
   ended_.clear();
   wire_.lose_agent(false);
 }
@@ -81,7 +81,7 @@ void Node::end_agent() {
   }
   workers_.clear();
   paused_.clear();
-  told_.clear();
+  newest_desired_.clear();
   ended_.clear();
   wire_.lose_agent(true);
 }
@@ -118,9 +118,9 @@ void Node::take_over() {
   agent_.start(std::move(saved).value());
   core::AgentCommands done;
   for (const core::TimedEvent& timed : journal_.events) agent_.machine().on(timed.at, timed.event, done);
-  if (agent_.core().told() != journal_.told)
-    violated("{}: a replay leads to {} facts, {} were told", id_, agent_.core().told(), journal_.told);
-  journal_.sieve = {};
+  if (agent_.core().last_sequence() != journal_.told)
+    violated("{}: a replay leads to {} facts, {} were told", id_, agent_.core().last_sequence(), journal_.told);
+  journal_.filter = {};
   is_away_ = false;
   ++processes_;
   ports_.clear();
@@ -133,7 +133,7 @@ void Node::take_over() {
 void Node::begin_journal() {
   const core::Agent& machine = agent_.core();
   constexpr int kMost[] = {20, 400, 60, 150, 35};
-  journal_ = {storage::encode_agent(machine), {}, machine.told(), {}, kMost[journals_++ % std::size(kMost)]};
+  journal_ = {storage::encode_agent(machine), {}, machine.last_sequence(), {}, kMost[journals_++ % std::size(kMost)]};
 }
 
 /// As the agent's shell does it.
@@ -142,8 +142,8 @@ void Node::write_down(const core::AgentEvent& event) {
   const core::Agent& machine = agent_.core();
   const bool is_long = journal_.events.size() > static_cast<std::size_t>(journal_.most);
   if (is_long || (machine.idle() && journal_.events.size() > kWorthBeginningAnew)) return begin_journal();
-  journal_.sieve.take(world_.queue.now(), event, machine.was_soft(), journal_.events);
-  journal_.told = machine.told();
+  journal_.filter.take(world_.queue.now(), event, machine.was_soft(), journal_.events);
+  journal_.told = machine.last_sequence();
 }
 
 void Node::preempt() {
@@ -180,8 +180,8 @@ core::ConnectionId Node::connect(Worker& worker) {
 }
 
 Generation Node::told(const RunId& run) const {
-  const auto place = told_.find(run);
-  return place == told_.end() ? 0 : place->second;
+  const auto place = newest_desired_.find(run);
+  return place == newest_desired_.end() ? 0 : place->second;
 }
 
 bool Node::is_told_to_end(const RunId& run) const {
@@ -197,7 +197,7 @@ void Node::observe(const core::AgentEvent& event) {
   const auto* desired = message == nullptr ? nullptr : std::get_if<cluster::DesiredRun>(&message->message);
   if (desired == nullptr) return;
   last_words_.on_wish(desired->run, desired->uid);
-  Generation& newest = told_[desired->run];
+  Generation& newest = newest_desired_[desired->run];
   // Of a run that it does not hold it knows no older order.
   newest = agent_.core().runs().contains(desired->run) ? std::max(newest, desired->generation) : desired->generation;
   if (desired->want == cluster::Want::kGone) ended_[desired->run] = std::max(ended_[desired->run], desired->generation);
@@ -241,7 +241,7 @@ void Node::carry_out(core::AgentCommand&& command) {
   } else if (const auto* forget = std::get_if<ForgetRun>(&command)) {
     if (ports_.contains(forget->run)) violated("{} forgets {}, whose port it keeps", id_, forget->run);
     world_.say("{}: nothing of {} is left", id_, forget->run);
-    told_.erase(forget->run);
+    newest_desired_.erase(forget->run);
     ended_.erase(forget->run);
     const auto keeper = keepers_.find(forget->run);
     if (keeper != keepers_.end() && keeper->second->alive())

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "launcher/core/agent.hpp"
-#include "launcher/core/journal_sieve.hpp"
+#include "launcher/core/journal_filter.hpp"
 #include "launcher/storage/agent_state_codec.hpp"
 #include "test/sim/host.hpp"
 #include "test/sim/last_words.hpp"
@@ -92,7 +92,7 @@ class Node {
   std::map<RunId, Keeper*> lost_;  ///< Dead, and their strays are not cleared yet.
   std::map<core::ConnectionId, Worker*> workers_;
   std::map<core::ConnectionId, Worker*> paused_;  ///< Not read; ended or not.
-  std::map<RunId, Generation> told_;
+  std::map<RunId, Generation> newest_desired_;
   std::map<RunId, Generation> ended_;        ///< Newest that it was told to end, and its keeper.
   std::map<RunId, std::vector<int>> ports_;  ///< Kept by the agent's process.
   int processes_ = 0;                        ///< Of the agent, that there have been.
@@ -102,7 +102,7 @@ class Node {
     std::vector<storage::StateRow> state;
     std::vector<core::TimedEvent> events;
     std::int64_t told = 0;  ///< Facts, when the newest was written.
-    core::JournalSieve sieve;
+    core::JournalFilter filter;
     int most = 0;  ///< Events, before it begins anew.
   };
   Journal journal_;

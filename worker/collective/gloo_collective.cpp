@@ -20,7 +20,11 @@ std::int64_t timeout_ms(Duration duration) {
 
 GlooCollective::GlooCollective(int rank, int size, std::size_t gradient_count, const std::string& bind_address,
                                Duration stall_timeout)
-    : api_(load_gloo()), rank_(rank), size_(size), gradients_(gradient_count), visits_(static_cast<std::size_t>(size)) {
+    : api_(load_gloo()),
+      rank_(rank),
+      size_(size),
+      gradients_(gradient_count),
+      headers_(static_cast<std::size_t>(size)) {
   for (int member = 0; member < size; ++member) names_.push_back({member});
   SgdGlooError error{};
   group_ = api_.create(rank, size, bind_address.c_str(), timeout_ms(stall_timeout), &error);
@@ -45,9 +49,9 @@ void GlooCollective::connect(const std::vector<std::string>& addresses) {
   check(api_.connect(group_, texts.data(), &error), error, "connect");
 }
 
-SgdGlooVisit GlooCollective::visit_for(const Call& call, std::uint32_t control_word) const {
+SgdGlooHeader GlooCollective::header_for(const Call& call, std::uint32_t control_word) const {
   check_not_aborted(call.operation);
-  SgdGlooVisit own{};
+  SgdGlooHeader own{};
   own.operation = static_cast<std::uint32_t>(call.operation);
   own.control = control_word;
   own.first = call.first;
@@ -59,28 +63,29 @@ std::uint32_t GlooCollective::agreed() const {
   std::uint32_t word = 0;
   bool same = true;
   std::vector<Caller> callers;
-  for (const SgdGlooVisit& visit : visits_) {
-    const Call call{static_cast<Operation>(visit.operation), visit.first, visit.second};
-    if (call.operation == Operation::kTell) throw CollectiveMismatch(visit.note);
+  for (const SgdGlooHeader& header : headers_) {
+    const Call call{static_cast<Operation>(header.operation), header.first, header.second};
+    if (call.operation == Operation::kTell) throw CollectiveMismatch(header.note);
     callers.push_back({call, names_[callers.size()]});
     same = same && call == callers.front().call;
-    word |= visit.control;
+    word |= header.control;
   }
   if (!same) throw CollectiveMismatch(mismatch_text(callers));
   return word;
 }
 
-std::uint32_t GlooCollective::meet(const SgdGlooVisit& own) {
+std::uint32_t GlooCollective::exchange_headers(const SgdGlooHeader& own) {
   SgdGlooError error{};
-  check(api_.meet(group_, &own, visits_.data(), &error), error, name_of(static_cast<Operation>(own.operation)));
+  check(api_.exchange_headers(group_, &own, headers_.data(), &error), error,
+        name_of(static_cast<Operation>(own.operation)));
   return agreed();
 }
 
 std::uint32_t GlooCollective::sum(std::uint32_t control_word, std::size_t offset, std::span<float> values) {
-  const SgdGlooVisit own = visit_for({Operation::kAllReduce, offset, values.size()}, control_word);
+  const SgdGlooHeader own = header_for({Operation::kAllReduce, offset, values.size()}, control_word);
   SgdGlooError error{};
   int finite = 1;
-  check(api_.all_reduce_sum(group_, &own, visits_.data(), values.data(), values.size(), &finite, &error), error,
+  check(api_.all_reduce_sum(group_, &own, headers_.data(), values.data(), values.size(), &finite, &error), error,
         name_of(Operation::kAllReduce));
   return agreed() | (finite != 0 ? 0 : control::kInfinite);
 }
@@ -91,13 +96,14 @@ std::uint32_t GlooCollective::all_reduce(std::uint32_t control_word, std::size_t
 }
 
 std::uint32_t GlooCollective::agree(std::uint32_t control_word, const Call& call) {
-  return meet(visit_for(call, control_word));
+  return exchange_headers(header_for(call, control_word));
 }
 
 void GlooCollective::broadcast(std::span<std::byte> bytes, int root) {
   SGD_ASSERT(root >= 0 && root < size_);
   const auto root_name = static_cast<std::uint64_t>(names_[static_cast<std::size_t>(root)].front());
-  (void)meet(visit_for({Operation::kBroadcast, root_name, bytes.size()}));  // Ignoring: no control word takes part.
+  (void)exchange_headers(
+      header_for({Operation::kBroadcast, root_name, bytes.size()}));  // Ignoring: no control word takes part.
   if (bytes.empty()) return;
   SgdGlooError error{};
   check(api_.broadcast(group_, bytes.data(), bytes.size(), root, &error), error, name_of(Operation::kBroadcast));
@@ -105,13 +111,13 @@ void GlooCollective::broadcast(std::span<std::byte> bytes, int root) {
 
 std::vector<std::string> GlooCollective::all_gather(const std::string& bytes) {
   check_gather_bytes(bytes.size());
-  SgdGlooVisit own = visit_for({Operation::kAllGather});
+  SgdGlooHeader own = header_for({Operation::kAllGather});
   own.bytes = bytes.size();
-  (void)meet(own);  // Ignoring: no control word takes part.
+  (void)exchange_headers(own);  // Ignoring: no control word takes part.
   std::vector<std::size_t> sizes;
-  for (const SgdGlooVisit& visit : visits_) {
-    check_gather_bytes(visit.bytes);
-    sizes.push_back(visit.bytes);
+  for (const SgdGlooHeader& header : headers_) {
+    check_gather_bytes(header.bytes);
+    sizes.push_back(header.bytes);
   }
   const std::size_t total = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
   std::vector<std::string> gathered(sizes.size());
@@ -128,15 +134,15 @@ std::vector<std::string> GlooCollective::all_gather(const std::string& bytes) {
 }
 
 void GlooCollective::barrier() {
-  (void)meet(visit_for({Operation::kBarrier}));  // Ignoring: no control word takes part.
+  (void)exchange_headers(header_for({Operation::kBarrier}));  // Ignoring: no control word takes part.
 }
 
 void GlooCollective::tell_mismatch(const std::string& text) noexcept {
-  SgdGlooVisit own{};
+  SgdGlooHeader own{};
   own.operation = static_cast<std::uint32_t>(Operation::kTell);
   text.copy(own.note, sizeof own.note - 1);
   SgdGlooError ignored{};  // Who cannot be told any more is aborted by the launcher.
-  if (!aborted_.load()) (void)api_.meet(group_, &own, visits_.data(), &ignored);
+  if (!aborted_.load()) (void)api_.exchange_headers(group_, &own, headers_.data(), &ignored);
 }
 
 void GlooCollective::abort() noexcept {

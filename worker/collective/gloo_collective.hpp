@@ -1,7 +1,7 @@
 #pragma once
 // The collective between hosts, over TCP by the Gloo module; one rank per host, or several that
-// do not share memory. Every operation begins with a visit: each rank tells all others what it came
-// for, with its control word. Gradients go out with the visit, so that a step costs no hop for it.
+// do not share memory. Every operation begins with a header: each rank tells all others what it came
+// for, with its control word. Gradients go out with the header, so that a step costs no hop for it.
 // Waits end by Gloo's own time-out, which is the stall time-out.
 
 #include <atomic>
@@ -48,10 +48,10 @@ class GlooCollective final : public Collective {
   void tell_mismatch(const std::string& text) noexcept;
 
  private:
-  [[nodiscard]] SgdGlooVisit visit_for(const Call& call, std::uint32_t control_word = 0) const;
-  /// The OR of the control words of visits_; throws CollectiveMismatch.
+  [[nodiscard]] SgdGlooHeader header_for(const Call& call, std::uint32_t control_word = 0) const;
+  /// The OR of the control words of headers_; throws CollectiveMismatch.
   std::uint32_t agreed() const;
-  std::uint32_t meet(const SgdGlooVisit& own);
+  std::uint32_t exchange_headers(const SgdGlooHeader& own);
   void check(int code, const SgdGlooError& error, const char* operation) const;
   void check_not_aborted(Operation operation) const;
 
@@ -59,7 +59,7 @@ class GlooCollective final : public Collective {
   int rank_;
   int size_;
   AlignedFloats gradients_;
-  std::vector<SgdGlooVisit> visits_;     // Of the last meeting, by rank.
+  std::vector<SgdGlooHeader> headers_;   // Of the last exchange, by rank.
   std::vector<std::vector<int>> names_;  // By rank.
   SgdGlooGroup* group_ = nullptr;
   std::atomic<bool> aborted_{false};

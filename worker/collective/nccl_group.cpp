@@ -18,23 +18,23 @@ namespace {
 /// A call that should not wait, and does, is broken by aborting beside it.
 constexpr auto kCallLimit = std::chrono::milliseconds(200);
 
-struct Leaving {
+struct CleanupThread {
   std::thread thread;
   std::shared_ptr<const std::atomic<bool>> is_done;
 };
 
 /// Owns the threads that give communicators up. Those that are done are joined when the next one comes; the process
 /// ends by _exit(), without the rest.
-void own(Leaving leaving) {
+void own(CleanupThread cleanup) {
   static std::mutex mutex;
-  static auto* const all = new std::vector<Leaving>();  // Never destroyed: nobody waits for a thread in it.
+  static auto* const all = new std::vector<CleanupThread>();  // Never destroyed: nobody waits for a thread in it.
   const std::lock_guard lock(mutex);
-  std::erase_if(*all, [](Leaving& one) {
+  std::erase_if(*all, [](CleanupThread& one) {
     if (!*one.is_done) return false;
     one.thread.join();
     return true;
   });
-  all->push_back(std::move(leaving));
+  all->push_back(std::move(cleanup));
 }
 
 }  // namespace

@@ -134,12 +134,12 @@ void set_descriptors(OutputFds output) {
   _exit(0);
 }
 
-struct Born {
+struct ForkedRank {
   pid_t pid = -1;
   UniqueFd pidfd;
 };
 
-Result<Born> fork_rank(const fork_server::Fork& settings, OutputFds output, const Preloaded& preloaded) {
+Result<ForkedRank> fork_rank(const fork_server::Fork& settings, OutputFds output, const Preloaded& preloaded) {
   if (const int threads = thread_count(); threads != 1)
     return Error{"the fork server has " + std::to_string(threads) + " threads, so it cannot fork", EAGAIN};
   int ends[2] = {-1, -1};
@@ -154,10 +154,10 @@ Result<Born> fork_rank(const fork_server::Fork& settings, OutputFds output, cons
   }
   middles.reset();
   Result<int> told = read_int(mine.get(), "the middle process");
-  Born born;
+  ForkedRank forked_rank;
   if (told && told.value() > 0) {
-    born.pid = told.value();
-    born.pidfd = UniqueFd(::pidfd_open(born.pid, 0));
+    forked_rank.pid = told.value();
+    forked_rank.pidfd = UniqueFd(::pidfd_open(forked_rank.pid, 0));
   }
   const int pidfd_error = errno;
   const int release = 0;
@@ -166,9 +166,9 @@ Result<Born> fork_rank(const fork_server::Fork& settings, OutputFds output, cons
   while (::waitpid(middle_pid, nullptr, 0) < 0 && errno == EINTR) {
   }
   if (!told) return told.error();
-  if (born.pid < 0) return Error{"cannot fork: " + std::string(std::strerror(-told.value())), -told.value()};
-  if (born.pidfd.get() < 0) return Error{"cannot open the rank's pidfd", pidfd_error};
-  return born;
+  if (forked_rank.pid < 0) return Error{"cannot fork: " + std::string(std::strerror(-told.value())), -told.value()};
+  if (forked_rank.pidfd.get() < 0) return Error{"cannot open the rank's pidfd", pidfd_error};
+  return forked_rank;
 }
 
 Status handle_prepare(int control_fd, const fork_server::Prepare& prepare, Preloaded& preloaded) {
@@ -191,19 +191,19 @@ Status handle_prepare(int control_fd, const fork_server::Prepare& prepare, Prelo
 }
 
 Status handle_fork(int control_fd, const fork_server::Fork& settings, OutputFds output, const Preloaded& preloaded) {
-  Result<Born> born = fork_rank(settings, output, preloaded);
-  if (born) {
+  Result<ForkedRank> forked_rank = fork_rank(settings, output, preloaded);
+  if (forked_rank) {
     fork_server::Forked forked;
     forked.generation = settings.generation;
     forked.rank = settings.rank;
-    forked.pid = born.value().pid;
-    return reply(control_fd, forked, born.value().pidfd.get());
+    forked.pid = forked_rank.value().pid;
+    return reply(control_fd, forked, forked_rank.value().pidfd.get());
   }
   fork_server::ForkFailed failed;
   failed.generation = settings.generation;
   failed.rank = settings.rank;
-  failed.error = born.error().code;
-  failed.message = born.error().message;
+  failed.error = forked_rank.error().code;
+  failed.message = forked_rank.error().message;
   return reply(control_fd, failed);
 }
 

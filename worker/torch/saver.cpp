@@ -62,9 +62,9 @@ std::uint32_t Saver::due_bits() const {
   const TimePoint time = time_now();
   const job::CheckpointPolicy& policy = setup_.job.checkpoint;
   if (policy.every == job::CheckpointPolicy::Every::kSeconds && time - last_save_ >= from_seconds(policy.seconds) &&
-      !writer_->busy() && !behind_.is_busy())
+      !writer_->busy() && !background_task_.is_busy())
     word |= control::kCheckpoint;
-  if (!behind_.is_busy() && memory_ && memory_->due(time)) word |= control::kMemory;
+  if (!background_task_.is_busy() && memory_ && memory_->due(time)) word |= control::kMemory;
   return word;
 }
 
@@ -86,7 +86,7 @@ void Saver::save(unsigned targets) {
       mirror->take();
       taken.held = time_now() - began;
       const auto shared = std::make_shared<Taken>(std::move(taken));
-      behind_.run([this, mirror, shared] {
+      background_task_.run([this, mirror, shared] {
         mirror->wait_taken();
         put_away(std::move(*shared));
       });
@@ -115,7 +115,7 @@ void Saver::put_away(Taken taken) {
 std::vector<RankMessage> Saver::tell_all(unsigned targets) {
   RankMessage own = setup_.source.own_message();
   own.has_unsent = setup_.link.has_unsent();
-  own.is_busy = writer_ && (targets & kIfFree) != 0 && (writer_->busy() || behind_.is_busy());
+  own.is_busy = writer_ && (targets & kIfFree) != 0 && (writer_->busy() || background_task_.is_busy());
   const std::string text = encode(own);
   check_rank_bytes(setup_.assignment.rank, text.size());
   std::vector<RankMessage> told;

@@ -15,7 +15,7 @@
 #include "common/messages/link.hpp"
 #include "worker/collective/collective.hpp"
 #include "worker/link/client.hpp"
-#include "worker/torch/behind_training.hpp"
+#include "worker/torch/background_task.hpp"
 #include "worker/torch/checkpoint_writer.hpp"
 #include "worker/torch/memory_saver.hpp"
 #include "worker/torch/rank_message.hpp"
@@ -80,7 +80,7 @@ class Saver {
   /// Until nothing is being written.
   void finish();
   /// Until what a device has given last lies where it is to: the mirror is free then.
-  void settle() { behind_.settle(); }
+  void settle() { background_task_.settle(); }
 
  private:
   [[nodiscard]] std::vector<RankMessage> tell_all(unsigned targets);
@@ -103,7 +103,7 @@ class Saver {
   std::unique_ptr<MemorySaver> memory_;       // On local rank 0, where there are memory checkpoints.
   MemoryPoint saved_{-1, 0, false, 0};        // Of the last save on disk, so that none is made twice.
   TimePoint last_save_;
-  BehindTraining behind_;  // With a device: what becomes of the last copy. Ends before all that it uses.
+  BackgroundTask background_task_;  // With a device: what becomes of the last copy. Ends before all that it uses.
 };
 
 }  // namespace sgd::worker

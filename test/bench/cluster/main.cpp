@@ -28,7 +28,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "common/json/nlohmann.hpp"
-#include "launcher/coordinator/client_desk.hpp"
+#include "launcher/coordinator/client_service.hpp"
 #include "launcher/net/ca.hpp"
 #include "launcher/net/certificate.hpp"
 #include "launcher/net/client_link.hpp"
@@ -167,7 +167,7 @@ std::vector<Json> ask(const net::Address& coordinator, const std::string& identi
   std::size_t answered = 0;
   std::size_t sent = 0;
   const auto send_more = [&] {
-    for (; sent < requests.size() && sent - answered < coordinator::ClientDesk::kUnansweredMax; ++sent) {
+    for (; sent < requests.size() && sent - answered < coordinator::ClientService::kUnansweredMax; ++sent) {
       Json whole = {{"type", "request"}, {"id", sent}};
       whole.update(requests[sent]);
       link.send(whole);

@@ -25,7 +25,7 @@
 #include "common/checkpoint/crc32c.hpp"
 #include "common/checkpoint/manifest.hpp"
 #include "launcher/agent/spool.hpp"
-#include "launcher/coordinator/file_desk.hpp"
+#include "launcher/coordinator/file_service.hpp"
 #include "test/bench/make_identity.hpp"
 #include "test/bench/transfer/wire.hpp"
 
@@ -82,24 +82,24 @@ double coordinator_side(boost::asio::io_context& io, std::unique_ptr<net::Listen
                         const std::string& run_dir) {
   std::optional<Clock::time_point> begin;
   std::optional<double> seconds;
-  coordinator::FileDesk desk(
+  coordinator::FileService service(
       io, {[&](const RunId&) { return std::optional(run_dir); }, [](const RunId&, const NodeId&) { return true; },
            nullptr, [&](const RunId&, const std::string&) { seconds = seconds_since(*begin); }, nullptr, nullptr});
-  net::Door door(io, std::move(listener));
-  net::Door::Handlers handlers;
-  handlers.kinds[coordinator::FileDesk::kKind] = [&](std::unique_ptr<net::Visitor> visitor,
-                                                     const nlohmann::json& first) {
+  net::Gateway gateway(io, std::move(listener));
+  net::Gateway::Handlers handlers;
+  handlers.kinds[coordinator::FileService::kKind] = [&](std::unique_ptr<net::Session> session,
+                                                        const nlohmann::json& first) {
     begin = Clock::now();
-    desk.take(std::move(visitor), first);
+    service.take(std::move(session), first);
   };
-  door.start(std::move(handlers));
+  gateway.start(std::move(handlers));
   const auto has_ended = [] {
     siginfo_t info{};
     return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
   };
   // The node's process ends when it is told that everything is stored, or has what it asked for.
   while (!has_ended()) io.run_one_for(std::chrono::milliseconds(10));
-  desk.stop();
+  service.stop();
   return seconds.value_or(0);
 }
 

@@ -33,12 +33,12 @@ std::vector<std::string> lines_of(std::string_view bytes, std::size_t piece) {
 }
 
 void talk(const std::vector<std::string>& lines) {
-  sgd::tune::SearchTalk talk(parameters());
-  talk.on_asked({0, 1, 2});
+  sgd::tune::SearchProtocol protocol(parameters());
+  protocol.on_asked({0, 1, 2});
   std::set<TrialId> given;
   for (const std::string& line : lines) {
     FUZZ_CHECK(line.size() <= sgd::tune::kSearchLineBytesMax);
-    const auto answer = talk.take(line);
+    const auto answer = protocol.take(line);
     if (!answer.ok()) {
       FUZZ_CHECK(answer.error().message.starts_with("the search program "));
     } else if (const auto* trial = std::get_if<sgd::tune::Trial>(&answer.value())) {
@@ -46,9 +46,9 @@ void talk(const std::vector<std::string>& lines) {
       FUZZ_CHECK(parameters().misfit(trial->values).empty());
     } else if (const auto* kill = std::get_if<sgd::tune::KillTrial>(&answer.value())) {
       FUZZ_CHECK(given.contains(kill->trial));
-      if (kill->trial == 0) talk.on_end(0);
+      if (kill->trial == 0) protocol.on_end(0);
     } else {
-      FUZZ_CHECK(talk.no_more() && talk.owed().empty());
+      FUZZ_CHECK(protocol.no_more() && protocol.owed().empty());
     }
   }
 }

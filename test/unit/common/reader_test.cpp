@@ -28,14 +28,14 @@ TEST_CASE("reader: positions of keys and values") {
   REQUIRE(document.has_value());
   CHECK(diagnostics.items.empty());
   CHECK(document->value.dump() == R"({"a":1,"b\"q":[true,-1500.0,{"c":null}],"e":{},"é":"x, y: \\"})");
-  const Place& root = document->place;
+  const SourceMap& root = document->source_map;
   const auto is = [](Position position, int line, int column) {
     return position.line == line && position.column == column;
   };
   CHECK(is(root.value, 2, 1));
   CHECK(is(root.members.at("a").key, 3, 3));
   CHECK(is(root.members.at("a").value, 3, 8));
-  const Place& array = root.members.at("b\"q");
+  const SourceMap& array = root.members.at("b\"q");
   CHECK(is(array.key, 4, 11));
   CHECK(is(array.value, 4, 20));
   CHECK(is(array.items.at(0).value, 4, 22));
@@ -51,7 +51,7 @@ TEST_CASE("reader: a byte order mark is passed over") {
   Diagnostics diagnostics;
   const auto document = read("\xef\xbb\xbf{\"a\":1}", "t", diagnostics);
   REQUIRE(document.has_value());
-  CHECK(document->place.value.column == 4);
+  CHECK(document->source_map.value.column == 4);
 }
 
 TEST_CASE("reader: syntax errors have the place of the fault") {

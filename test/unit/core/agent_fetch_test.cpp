@@ -31,9 +31,9 @@ class FetchingNode {
     desired.run_dir = "/runs/run";
     desired.resume_from = {place(20), place(10)};
     desired.job = nlohmann::json{{"per_worker", {{"cpus", 1}}},
-                   {"heartbeat", {{"timeout", "5s"}, {"stall_timeout", "10s"}}},
-                   {"recovery", {{"max_failures", 0}}},
-                   {"training", {{"seed", 1}}}};
+                                 {"heartbeat", {{"timeout", "5s"}, {"stall_timeout", "10s"}}},
+                                 {"recovery", {{"max_failures", 0}}},
+                                 {"training", {{"seed", 1}}}};
     on(agent_event::FromCoordinator{desired});
     on(agent_event::KeeperStarted{"run", "link"});
     on(agent_event::FromKeeper{"run", keeper::ForkServerReady{9, 0.1, 1, true}});

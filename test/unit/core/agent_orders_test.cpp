@@ -23,7 +23,8 @@ cluster::DesiredRun wish(cluster::Want want, Generation generation, GenerationUi
   desired.want = want;
   if (want == cluster::Want::kRun) desired.ranks = {{0, 0}};
   desired.world_size = 1;
-  desired.job = nlohmann::json{{"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}, {"command", {"true"}}};
+  desired.job =
+      nlohmann::json{{"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}, {"command", {"true"}}};
   return desired;
 }
 
@@ -59,7 +60,7 @@ class OrderedNode {
       return std::holds_alternative<agent_command::StartKeeper>(command);
     });
   }
-  [[nodiscard]] std::int64_t told() const { return agent_.told(); }
+  [[nodiscard]] std::int64_t last_sequence() const { return agent_.last_sequence(); }
 
  private:
   TimePoint now_{1h};
@@ -104,7 +105,7 @@ TEST_CASE("agent: what is gone may start again when its end was heard") {
   node.on(agent_event::FromKeeper{"run", keeper::Cleared{1, 0}});
   node.on(agent_event::KeeperClosed{"run", 0, ""});
   node.on(agent_event::StraysCleared{"run"});
-  node.on(agent_event::FromCoordinator{cluster::FactAck{7, node.told()}});
+  node.on(agent_event::FromCoordinator{cluster::FactAck{7, node.last_sequence()}});
   CHECK(node.starts(wish(cluster::Want::kRun, 1, 50)));
 }
 

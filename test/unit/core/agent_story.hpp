@@ -84,7 +84,8 @@ class Story {
       case 6:
         return exit_or_cleared(run);
       case 7:
-        return agent_event::FromCoordinator{cluster::FactAck{7, pick(8) == 0 ? machine.told() : machine.told() / 2}};
+        return agent_event::FromCoordinator{
+            cluster::FactAck{7, pick(8) == 0 ? machine.last_sequence() : machine.last_sequence() / 2}};
       case 8:
         return hello();
       case 9:
@@ -132,8 +133,8 @@ class Story {
     desired.stop_grace_s = 3;
     desired.run_dir = "/runs/" + run;
     desired.job = nlohmann::json{{"per_worker", {{"cpus", 1}}},
-                   {"heartbeat", {{"timeout", "2s"}, {"stall_timeout", "6s"}}},
-                   {"recovery", {{"max_failures", 3}}}};
+                                 {"heartbeat", {{"timeout", "2s"}, {"stall_timeout", "6s"}}},
+                                 {"recovery", {{"max_failures", 3}}}};
     if (run == "training") desired.job["training"] = {{"seed", 1}};
     if (run == "command") desired.job["command"] = {"true"};
     return desired;

@@ -53,7 +53,8 @@ class Node {
     desired.want = cluster::Want::kRun;
     desired.ranks = {{0, 0}};
     desired.world_size = 1;
-    desired.job = nlohmann::json{{"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}, {"command", {"true"}}};
+    desired.job =
+        nlohmann::json{{"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}, {"command", {"true"}}};
     on(agent_event::FromCoordinator{desired});
     on(agent_event::KeeperStarted{run});
     on(agent_event::FromKeeper{run, keeper::Spawned{1, 0, 100}});
@@ -105,7 +106,7 @@ TEST_CASE("facts window: a rank that says too much during an outage is not read,
   Node node;
   node.on(agent_event::Connected{});
   node.start("loud", 1);
-  node.acknowledge(node.agent.told());
+  node.acknowledge(node.agent.last_sequence());
   node.on(agent_event::Disconnected{});
   node.take();
   int said = 0;
@@ -116,7 +117,7 @@ TEST_CASE("facts window: a rank that says too much during an outage is not read,
 
   // Back: never more than the window under way, whatever waits, and the rank goes on when half is acknowledged.
   node.on(agent_event::Connected{});
-  std::int64_t last = node.agent.told() - static_cast<std::int64_t>(node.sent.size());
+  std::int64_t last = node.agent.last_sequence() - static_cast<std::int64_t>(node.sent.size());
   std::int64_t batch = 0;
   for (int round = 0; round < 10000 && batch < 800; ++round) {
     const std::vector<cluster::Fact> sent = node.take();
@@ -172,7 +173,7 @@ TEST_CASE("facts window: what is not acknowledged in time is sent again a little
   node.on(agent_event::Connected{});
   node.start("run", 1);
   for (int i = 0; i < 20; ++i) node.report(1, 32 << 10);
-  const std::int64_t told = node.agent.told();
+  const std::int64_t told = node.agent.last_sequence();
   CHECK(node.take().size() == static_cast<std::size_t>(told));
   node.on(agent_event::Tick{}, Outbox::kResendAfter);
   std::vector<cluster::Fact> again = node.take();
@@ -228,7 +229,7 @@ TEST_CASE("facts window: a keeper that lies makes one fact of each kind, and non
   Node node;
   node.on(agent_event::Connected{});
   node.start("run", 1);
-  node.acknowledge(node.agent.told());
+  node.acknowledge(node.agent.last_sequence());
   node.take();
   const std::string text(1 << 20, '\x01');
   keeper::ErrorsSaid said;

@@ -226,10 +226,10 @@ TEST_CASE("of nodes that are forgotten nothing stays but what operators ordered"
   CHECK(state.nodes_.empty());
   CHECK(state.lost_.size() == core::Coordinator::kLostMax);
   CHECK_FALSE(state.lost_.contains("a-drained"));
-  CHECK(state.standings_.size() == core::Coordinator::kLostMax + 1);
-  CHECK(state.standings_.at("a-drained").is_drained);
+  CHECK(state.conditions_.size() == core::Coordinator::kLostMax + 1);
+  CHECK(state.conditions_.at("a-drained").is_drained);
   bench.order("a-drained", core::NodeOrder::Kind::kRemove);
-  CHECK(state.standings_.size() == core::Coordinator::kLostMax);
+  CHECK(state.conditions_.size() == core::Coordinator::kLostMax);
 }
 
 TEST_CASE("an agent that holds a run nobody knows gives it up") {

@@ -115,12 +115,12 @@ TEST_CASE("search: what a program does after it has given all is no error of the
     CHECK(bench.events("search_ended").front().at("why") ==
           (says_wrong ? "the search program gave trial 1 twice" : "the search program has ended with exit code 3"));
     CHECK(bench.events("search_failed").empty());
-    CHECK_FALSE(bench.machine().hears_search());
+    CHECK_FALSE(bench.machine().takes_search_lines());
     CHECK_FALSE(bench.machine().has_failed_search());
     for (const int trial : {0, 1}) bench.live(trial);
     CHECK(bench.outcome_of("x")->state == "succeeded");
     bench.tell(coordinator_event::ExperimentResumed{"x", 3});
-    CHECK(bench.machine().hears_search());
+    CHECK(bench.machine().takes_search_lines());
     bench.give(2);
     CHECK(bench.is_at_work(2));
   }
@@ -134,7 +134,7 @@ TEST_CASE("search: after a failure another program owes what the one before did"
   CHECK(bench.outcome_of("x")->state == "failed");
   CHECK(bench.machine().why_not_resumed(0).empty());
   bench.tell(coordinator_event::ExperimentResumed{"x", 0});
-  CHECK(bench.machine().hears_search());
+  CHECK(bench.machine().takes_search_lines());
   CHECK_FALSE(bench.machine().finished());
   bench.give(1);  // It was asked for before, and no event asks for it again.
   CHECK(bench.is_at_work(1));
@@ -154,11 +154,11 @@ TEST_CASE("search: another program is heard while trials go on, with a deadline 
   CHECK_FALSE(bench.is_at_work(1));
   bench.tell(coordinator_event::ExperimentResumed{"x", 0});
   bench.wait(std::chrono::seconds(9));
-  CHECK(bench.machine().hears_search());
+  CHECK(bench.machine().takes_search_lines());
   bench.give(1);
   CHECK(bench.is_at_work(1));
   bench.wait(std::chrono::seconds(11));
-  CHECK(bench.machine().hears_search());  // It owes nothing.
+  CHECK(bench.machine().takes_search_lines());  // It owes nothing.
 }
 
 TEST_CASE("search: a trial that was given while all ended is asked for again") {

@@ -344,7 +344,8 @@ class OneRank {
     desired.ranks = {{0, 0}};
     desired.world_size = 1;
     desired.left_out_gpus = left_out;
-    desired.job = nlohmann::json{{"per_worker", {{"cpus", 1}, {"gpus", 1}}}, {"fork_server", false}, {"training", {{"epochs", 1}}}};
+    desired.job = nlohmann::json{
+        {"per_worker", {{"cpus", 1}, {"gpus", 1}}}, {"fork_server", false}, {"training", {{"epochs", 1}}}};
     on(core::agent_event::FromCoordinator{desired});
     on(core::agent_event::KeeperStarted{"run", "link"});
     on(core::agent_event::FromKeeper{"run", keeper::Spawned{generation, 0, 100}});

@@ -13,12 +13,12 @@ using namespace std::chrono_literals;
 using Bench = core::CoordinatorBench;
 using Kind = core::NodeOrder::Kind;
 
-TEST_CASE("orders for one more name than can be remembered are refused in words; limit kStandingsMax") {
+TEST_CASE("orders for one more name than can be remembered are refused in words; limit kConditionsMax") {
   Bench bench;
   bench.node("new", 1);
   core::coordinator_event::NodesKnown known;
-  for (std::size_t number = 0; number < core::Coordinator::kStandingsMax; ++number)
-    known.standings.push_back({fmt::format("n{}", number), true, std::nullopt, {}, std::nullopt});
+  for (std::size_t number = 0; number < core::Coordinator::kConditionsMax; ++number)
+    known.conditions.push_back({fmt::format("n{}", number), true, std::nullopt, {}, std::nullopt});
   bench.on(known);
   CHECK(bench.coordinator().why_not("new", {Kind::kDrain, -1}) ==
         "65536 names of nodes have orders or lost links already: `nodes remove` those that are gone");

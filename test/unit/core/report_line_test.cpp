@@ -43,7 +43,8 @@ struct ReportBench : CoordinatorBench {
     run.job.num_workers = 2;
     run.job.report = std::move(rules);
     if (command.empty()) run.job.training.emplace();
-    run.job.resolved = nlohmann::json{{command.empty() ? "training" : "command", command.empty() ? Json::object() : Json(command)}};
+    run.job.resolved =
+        nlohmann::json{{command.empty() ? "training" : "command", command.empty() ? Json::object() : Json(command)}};
     run.job.command = std::move(command);
     on(coordinator_event::Submitted{std::move(run)});
     for (Rank rank = 0; rank < 2; ++rank) say(cluster::WorkerStarted{rank, 100 + rank});

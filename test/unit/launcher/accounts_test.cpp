@@ -26,7 +26,7 @@
 #include "launcher/process/pidfd.hpp"
 #include "launcher/process/spawn.hpp"
 #include "launcher/process/unix_socket.hpp"
-#include "launcher/storage/files_as.hpp"
+#include "launcher/storage/file_owner.hpp"
 #include "launcher/storage/run_files.hpp"
 
 using namespace sgd;
@@ -152,10 +152,10 @@ TEST_CASE("the rights of another user end with the outermost of nested scopes", 
   REQUIRE(owner);
   CHECK_FALSE(storage::other_owner(run.dir.file("")));
   {
-    const storage::FilesAs outer(owner);
+    const storage::ScopedFileOwner outer(owner);
     {
-      const storage::FilesAs inner(owner);
-      const storage::FilesAs nobody_else(std::nullopt);
+      const storage::ScopedFileOwner inner(owner);
+      const storage::ScopedFileOwner nobody_else(std::nullopt);
       CHECK_FALSE(can_read());
     }
     CHECK_FALSE(can_read());
@@ -232,7 +232,8 @@ TEST_CASE("a keeper that says it is another user's process is not believed", "[a
   std::string reason;
   agent::KeeperProcess::Handlers handlers{
       [](keeper::FromKeeper) {}, [](agent::Output) {}, [&](int, std::string why) { reason = why; }, {}};
-  agent::KeeperProcess keeper(io, handlers, agent::KeeperProcess::Place{dir.file("keeper.sock"), "SGD_KEEPER=x", 1s});
+  agent::KeeperProcess keeper(io, handlers,
+                              agent::KeeperProcess::ReattachOptions{dir.file("keeper.sock"), "SGD_KEEPER=x", 1s});
   const auto listener = process::listen_unix(dir.file("keeper.sock"));
   REQUIRE(listener.ok());
   const process::Account owner = person();

@@ -48,10 +48,10 @@ TEST_CASE("after save: the next life of a run makes up for what is there and has
 {"event":"checkpoint_saved","path":"checkpoints/c","step":3,"epoch":1}
 {"event":"checkpoint_saved","path":"checkpoints/d","step":4,"epoch":2}
 {"event":"checkpoint_sav)");
-  const auto left = callbacks::left_by_the_life_before(folder.path(""));
+  const auto left = callbacks::pending_checkpoints(folder.path(""));
   REQUIRE(left.size() == 2);
   CHECK(left[0].path == "checkpoints/b");
   CHECK(left[1].step == 4);
   CHECK(left[1].epoch == 2);
-  CHECK(callbacks::left_by_the_life_before(folder.path("none")).empty());
+  CHECK(callbacks::pending_checkpoints(folder.path("none")).empty());
 }

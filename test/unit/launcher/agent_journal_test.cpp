@@ -11,7 +11,7 @@
 #include <catch2/catch.hpp>
 
 #include "keeper_test_support.hpp"
-#include "launcher/agent/past_life.hpp"
+#include "launcher/agent/previous_agent.hpp"
 #include "launcher/storage/agent_state_codec.hpp"
 
 using namespace sgd;
@@ -50,7 +50,7 @@ JournalHeader header(const std::string& runtime_dir = "/nowhere") {
   return {boot_id(), SGD_VERSION, runtime_dir, "n"};
 }
 
-/// Of an agent that has told five facts, and an entry of each kind in its books.
+/// Of an agent that has told five facts, and an entry of each kind in its shell's state.
 std::vector<storage::StateRow> saved_state() {
   core::AgentFacts facts;
   facts.node = "n";
@@ -60,14 +60,14 @@ std::vector<storage::StateRow> saved_state() {
   facts.labels = {{"gpu", "h100"}};
   const core::Agent agent(facts, core::Secrets({1, 2, 3, 18446744073709551615u}, 7), 5);
   std::vector<storage::StateRow> rows = storage::encode_agent(agent);
-  AgentBooks books;
-  books.keepers_made = 6;
-  books.next_link = 9;
-  books.keepers["run"] = {6, true, 3, 4, {"{\"type\":\"close\"}"}};
-  books.links[8] = {"run", "token", 77, true, true, 5, 6, {"line\n"}};
-  books.link_paths["run"] = "/run/link-6.sock";
-  books.remotes["run"] = "/runs/run";
-  rows.push_back(encode(books));
+  AgentShellState shell_state;
+  shell_state.keepers_made = 6;
+  shell_state.next_link = 9;
+  shell_state.keepers["run"] = {6, true, 3, 4, {"{\"type\":\"close\"}"}};
+  shell_state.links[8] = {"run", "token", 77, true, true, 5, 6, {"line\n"}};
+  shell_state.link_paths["run"] = "/run/link-6.sock";
+  shell_state.remotes["run"] = "/runs/run";
+  rows.push_back(encode(shell_state));
   return rows;
 }
 
@@ -122,13 +122,13 @@ TEST_CASE("journal: header and events are read as they were written") {
   CHECK(past.value()->header().node == "n");
   const JournalStart& start = past.value()->start();
   const core::Agent agent(start.machine);
-  CHECK(agent.told() == 5);
+  CHECK(agent.last_sequence() == 5);
   CHECK(agent.tokens().drawn() == 7);
   CHECK(agent.tokens().key()[3] == 18446744073709551615u);
   CHECK(agent.facts().incarnation == 18446744073709551615u);
   CHECK(agent.facts().beat_interval == Duration(std::chrono::seconds(1)));
   CHECK_FALSE(agent.facts().orphan_timeout.has_value());
-  CHECK(encode(start.books).text == saved_state().back().text);
+  CHECK(encode(start.shell_state).text == saved_state().back().text);
   CHECK(count_of(path) == one_of_each().size());
   const auto none = PastJournal::open(folder.file("none"));
   REQUIRE(none.ok());
@@ -170,7 +170,7 @@ TEST_CASE("journal: one that cannot be gone on with is refused, and it is said w
   const auto why_not = [&](const JournalHeader& first, const std::string& node) {
     AgentJournal journal(path);
     REQUIRE(journal.begin(first, saved_state()).ok());
-    return find_past_life(path, node).why_not;
+    return find_previous_agent(path, node).why_not;
   };
   JournalHeader other = header();
   other.boot_id = "another";
@@ -183,9 +183,9 @@ TEST_CASE("journal: one that cannot be gone on with is refused, and it is said w
   REQUIRE(journal.begin(header(), saved_state()).ok());
   const core::TimedEvent timed{TimePoint(Duration(5000)), event::Tick{}};
   REQUIRE(journal.append(std::span(&timed, 1), 30).ok());
-  CHECK(find_past_life(path, "n").why_not == "its events lead to 5 facts where 30 were told");
+  CHECK(find_previous_agent(path, "n").why_not == "its events lead to 5 facts where 30 were told");
   std::ofstream(path, std::ios::trunc) << "{}";
-  CHECK(find_past_life(path, "n").why_not.find("is not a journal of this program") != std::string::npos);
+  CHECK(find_previous_agent(path, "n").why_not.find("is not a journal of this program") != std::string::npos);
 }
 
 TEST_CASE("journal: one whose state is not whole is refused") {
@@ -195,12 +195,12 @@ TEST_CASE("journal: one whose state is not whole is refused") {
   const std::string whole = keeper_test::read_file(path);
   for (const char* last : {"\"state\":\"agent\"", "\"state\":\"books\""}) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << whole.substr(0, whole.find(last) + 40);
-    CHECK(find_past_life(path, "n").why_not == path + ": its state is not whole");
+    CHECK(find_previous_agent(path, "n").why_not == path + ": its state is not whole");
   }
   std::string damaged = whole;
   damaged[whole.find("h100")] ^= 1;
   std::ofstream(path, std::ios::binary | std::ios::trunc) << damaged;
-  CHECK(find_past_life(path, "n").why_not == path + ": its state is not whole");
+  CHECK(find_previous_agent(path, "n").why_not == path + ": its state is not whole");
 }
 
 TEST_CASE("journal: it is long when it passes its limit and twice its state, and begins anew in one step") {

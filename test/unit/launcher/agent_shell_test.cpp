@@ -56,7 +56,8 @@ TEST_CASE("agent shell: a run that is begun again while it is forgotten keeps wh
   desired.run_dir = folder.path("r");
   desired.world_size = 1;
   desired.ranks = {{0, 0}};
-  desired.job = nlohmann::json{{"command", {"true"}}, {"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}};
+  desired.job =
+      nlohmann::json{{"command", {"true"}}, {"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}};
   link.coordinator->send(cluster::ToAgent(desired));
   for (const TimePoint deadline = process::monotonic_now() + 20s;
        facts.size() < 2 && process::monotonic_now() < deadline;)
@@ -81,7 +82,7 @@ TEST_CASE("agent shell: a keeper's last words are the reason why its run could n
                                           [&](int, std::string why) { reason = why; },
                                           {},
                                           [&](const std::string& text) { said = text; }};
-  agent::KeeperProcess::Place place{folder.path("keeper.sock"), "SGD_KEEPER=x", std::chrono::seconds(1)};
+  agent::KeeperProcess::ReattachOptions place{folder.path("keeper.sock"), "SGD_KEEPER=x", std::chrono::seconds(1)};
   place.cgroup = "sgd-unit-words-" + std::to_string(::getpid());
   agent::KeeperProcess keeper(io, handlers, place);
   REQUIRE(keeper.start(program));
@@ -169,7 +170,7 @@ TEST_CASE("agent shell: a keeper's answer that is taken when its time has run ou
   REQUIRE(child.ok());
   agent::KeeperProcess::Handlers handlers{[](keeper::FromKeeper) {}, [](agent::Output) {},
                                           [](int, const std::string&) {}};
-  agent::KeeperProcess::Place place{folder.path("keeper.sock"), "SGD_KEEPER=x", 1s};
+  agent::KeeperProcess::ReattachOptions place{folder.path("keeper.sock"), "SGD_KEEPER=x", 1s};
   const auto listener = process::listen_unix(place.socket);
   REQUIRE(listener.ok());
   agent::KeeperProcess keeper(io, handlers, place);

@@ -13,22 +13,22 @@ namespace {
 
 const coordinator::CheckpointId kWanted{"run1", "checkpoints/step-000000000100-gen-0001"};
 
-/// The relay with guests 1, 2, 3; 3 asks.
+/// The relay with peers 1, 2, 3; 3 asks.
 struct Asked {
-  coordinator::GuestId foreign = 0;  ///< Has had no rank of the run.
-  CheckpointRelay relay{[this](coordinator::GuestId guest, const RunId&) { return guest != foreign; }};
+  coordinator::PeerId foreign = 0;  ///< Has had no rank of the run.
+  CheckpointRelay relay{[this](coordinator::PeerId peer, const RunId&) { return peer != foreign; }};
   coordinator::RelayActions out;
   TimePoint now{};
 
   Asked() {
-    for (const coordinator::GuestId guest : {1, 2, 3}) relay.on_guest(now, guest, out);
+    for (const coordinator::PeerId peer : {1, 2, 3}) relay.on_peer(now, peer, out);
   }
   /// "ship 1, refuse 3": what was to be done since the last call.
   std::string words() {
     std::string text;
     for (const auto& action : std::exchange(out, {})) {
       const char* what = action.what == What::kShip ? "ship " : action.what == What::kPending ? "pending " : "refuse ";
-      text += (text.empty() ? "" : ", ") + std::string(what) + std::to_string(action.guest);
+      text += (text.empty() ? "" : ", ") + std::string(what) + std::to_string(action.peer);
     }
     return text;
   }
@@ -49,7 +49,7 @@ TEST_CASE("relay: one after the other is asked, never the one who wants it") {
   CHECK(at.words().empty());
   at.relay.on_lacks(at.now, 1, kWanted, "no", at.out);
   CHECK(at.words() == "ship 2");
-  CHECK(at.relay.on_stored(kWanted) == std::set<coordinator::GuestId>{3});
+  CHECK(at.relay.on_stored(kWanted) == std::set<coordinator::PeerId>{3});
   CHECK_FALSE(at.relay.next_wakeup());
 }
 
@@ -91,12 +91,12 @@ TEST_CASE("relay: a source that is gone or silent gives way to the next") {
 TEST_CASE("relay: when nobody has it, those who come within the patience are asked, then it is refused") {
   Asked at;
   at.ask();
-  for (const coordinator::GuestId guest : {1, 2}) at.relay.on_lacks(at.now, guest, kWanted, "no", at.out);
+  for (const coordinator::PeerId peer : {1, 2}) at.relay.on_lacks(at.now, peer, kWanted, "no", at.out);
   CHECK(at.words() == "ship 1, ship 2");
   at.tick(CheckpointRelay::kPatience - 1s);
   CHECK(at.words() == "pending 3");
   SECTION("somebody comes") {
-    at.relay.on_guest(at.now, 4, at.out);
+    at.relay.on_peer(at.now, 4, at.out);
     CHECK(at.words() == "ship 4");
   }
   SECTION("nobody comes") {
@@ -116,10 +116,10 @@ TEST_CASE("relay: nobody is asked for one who is gone") {
   CHECK_FALSE(at.relay.next_wakeup());
 }
 
-TEST_CASE("relay: for one guest no more are looked for at a time than it may want; limit kWantedMax") {
+TEST_CASE("relay: for one peer no more are looked for at a time than it may want; limit kWantedMax") {
   Asked at;
-  const auto want = [&](coordinator::GuestId guest, int step) {
-    at.relay.on_wanted(at.now, guest, {"run1", "checkpoints/" + std::to_string(step)}, at.out);
+  const auto want = [&](coordinator::PeerId peer, int step) {
+    at.relay.on_wanted(at.now, peer, {"run1", "checkpoints/" + std::to_string(step)}, at.out);
     return at.words();
   };
   constexpr int kMost = CheckpointRelay::kWantedMax;
@@ -135,12 +135,12 @@ TEST_CASE("relay: for one guest no more are looked for at a time than it may wan
   (void)at.words();
   CHECK(want(3, kMost + 2) == "ship 1");  // All others were refused in the end.
   at.relay.on_gone(at.now, 3, at.out);
-  at.relay.on_guest(at.now, 3, at.out);
+  at.relay.on_peer(at.now, 3, at.out);
   (void)at.words();
   for (int step = 0; step < kMost; ++step) CHECK(want(3, step) == "ship 1");
 }
 
-TEST_CASE("relay: of all that a guest puts, the newest is what it is asked for first") {
+TEST_CASE("relay: of all that a peer puts, the newest is what it is asked for first") {
   Asked at;
   for (int step = 0; step < 100; ++step)
     at.relay.on_bytes(at.now, 2, {"run1", "checkpoints/" + std::to_string(step)}, 5);

@@ -34,11 +34,11 @@ struct Tls {
   }
 };
 
-/// A door, and sockets that knock at it with whatever bytes a test likes.
+/// A gateway, and sockets that connect to it with whatever bytes a test likes.
 template <class Carrier>
 struct Knocking {
   boost::asio::io_context io;
-  net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}, Carrier::coordinator()).value()};
+  net::Gateway gateway{io, net::Listener::open(io, {"127.0.0.1", 0}, Carrier::coordinator()).value()};
   std::shared_ptr<const net::TlsContext> agent = Carrier::agent();
   std::vector<std::string> refused;
   std::vector<std::string> kinds;  // Of these, as they are counted.
@@ -54,13 +54,13 @@ struct Knocking {
       link->start({[](const cluster::FromAgent&) {}, [this](const std::string& why) { closed.push_back(why); }});
       links.push_back(std::move(link));
     };
-    door.start({{{net::kAgentKind, net::serve_agents(io, welcome, refuse)}}, refuse});
+    gateway.start({{{net::kAgentKind, net::serve_agents(io, welcome, refuse)}}, refuse});
   }
   ~Knocking() { links.clear(); }
 
   test::RawPeer knock(const std::string& bytes) {
-    test::RawPeer peer(io, door.port(), agent, [this] { io.poll(); });
-    CHECK(peer.shake_hands().empty());
+    test::RawPeer peer(io, gateway.port(), agent, [this] { io.poll(); });
+    CHECK(peer.handshake().empty());
     peer.write(bytes);
     return peer;
   }
@@ -129,10 +129,10 @@ TEMPLATE_TEST_CASE("connection: strangers are refused with the reason", "[net]",
   CHECK(at.kinds.front() != "none");
 }
 
-TEST_CASE("door: one address has a quarter of the places, and gives way to one that has none", "[net]") {
+TEST_CASE("gateway: one address has a quarter of the places, and gives way to one that has none", "[net]") {
   rlimit files{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &files) == 0);
-  const rlim_t wanted = 4 * net::Door::kStrangersMax;  // Both ends of each connection are here.
+  const rlim_t wanted = 4 * net::Gateway::kStrangersMax;  // Both ends of each connection are here.
   if (files.rlim_max < wanted) return;
   if (files.rlim_cur < wanted) files.rlim_cur = wanted;
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &files) == 0);
@@ -140,11 +140,11 @@ TEST_CASE("door: one address has a quarter of the places, and gives way to one t
   std::vector<tcp::socket> held;
   const auto hold = [&](const char* from) {
     tcp::socket& one = held.emplace_back(at.io, tcp::endpoint(boost::asio::ip::make_address(from), 0));
-    one.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.door.port())});
+    one.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.gateway.port())});
     at.io.poll();
   };
   for (const char* from : {"127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"})
-    for (std::size_t number = 0; number < net::Door::kStrangersOfOneMax; ++number) hold(from);
+    for (std::size_t number = 0; number < net::Gateway::kStrangersOfOneMax; ++number) hold(from);
   hold("127.0.0.2");
   CHECK(at.refused.empty());
   const test::RawPeer member = at.knock(own_hello() + state());
@@ -153,13 +153,13 @@ TEST_CASE("door: one address has a quarter of the places, and gives way to one t
   CHECK(at.kinds == std::vector<std::string>{"too_many"});
 }
 
-TEST_CASE("door: an address from which nobody proves anything is served slowly, and no other one; limit kVainFree",
+TEST_CASE("gateway: an address from which nobody proves anything is served slowly, and no other one; limit kVainFree",
           "[net]") {
   Knocking<Tls> at;
-  at.door.vain = net::AttemptLimit(2, 1h);
+  at.gateway.vain = net::AttemptLimit(2, 1h);
   const auto come_and_go = [&](const char* from) {
     tcp::socket stranger(at.io, tcp::endpoint(boost::asio::ip::make_address(from), 0));
-    stranger.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.door.port())});
+    stranger.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.gateway.port())});
     const std::size_t before = at.refused.size();
     stranger.close();
     return at.run_until([&] { return at.refused.size() > before; }, 200ms);
@@ -173,12 +173,12 @@ TEST_CASE("door: an address from which nobody proves anything is served slowly, 
   for (int time = 0; time < 5; ++time) CHECK(come_and_go("127.0.0.1"));  // A member is there: it is not kept waiting.
 }
 
-TEST_CASE("door: who finds no place waits until one is free", "[net]") {
+TEST_CASE("gateway: who finds no place waits until one is free", "[net]") {
   Knocking<Tls> at;
   std::vector<tcp::socket> held;
-  for (std::size_t number = 0; number < net::Door::kStrangersOfOneMax; ++number) {
+  for (std::size_t number = 0; number < net::Gateway::kStrangersOfOneMax; ++number) {
     held.emplace_back(at.io).connect(
-        {boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.door.port())});
+        {boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.gateway.port())});
     at.io.poll();
   }
   boost::asio::steady_timer leaves(at.io, 50ms);
@@ -189,14 +189,14 @@ TEST_CASE("door: who finds no place waits until one is free", "[net]") {
 }
 
 TEST_CASE(
-    "door: when nobody more may wait before it, who comes is refused, and a place is taken in turn; limit kLineMax",
+    "gateway: when nobody more may wait before it, who comes is refused, and a place is taken in turn; limit kQueueMax",
     "[net]") {
   Knocking<Tls> at;
-  at.door.line_max = 1;
+  at.gateway.queue_max = 1;
   std::vector<tcp::socket> held;
-  for (std::size_t number = 0; number < net::Door::kStrangersOfOneMax + 2; ++number) {
+  for (std::size_t number = 0; number < net::Gateway::kStrangersOfOneMax + 2; ++number) {
     held.emplace_back(at.io).connect(
-        {boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.door.port())});
+        {boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.gateway.port())});
     at.io.poll();
   }
   REQUIRE(at.run_until([&] { return !at.refused.empty(); }));
@@ -207,32 +207,33 @@ TEST_CASE(
   CHECK(at.run_until([&] { return at.links.size() == 1; }));
 }
 
-TEST_CASE("door: a name that has had its share of the loop waits, and comes no sooner over another connection",
+TEST_CASE("gateway: a name that has had its share of the loop waits, and comes no sooner over another connection",
           "[net]") {
   boost::asio::io_context io;
-  net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}, Tls::coordinator()).value()};
-  door.work_share = {20ms, 0.001};
-  std::vector<std::unique_ptr<net::Visitor>> visitors;
+  net::Gateway gateway{io, net::Listener::open(io, {"127.0.0.1", 0}, Tls::coordinator()).value()};
+  gateway.work_share = {20ms, 0.001};
+  std::vector<std::unique_ptr<net::Session>> sessions;
   std::map<std::string, int> heard;
-  const auto welcome = [&](std::unique_ptr<net::Visitor> visitor, const nlohmann::json&) {
-    const std::string who = visitor->peer_identity().name;
-    visitors.push_back(std::move(visitor));
-    visitors.back()->start({[&heard, who](const Frame&) {
+  const auto welcome = [&](std::unique_ptr<net::Session> session, const nlohmann::json&) {
+    const std::string who = session->peer_identity().name;
+    sessions.push_back(std::move(session));
+    sessions.back()->start({[&heard, who](const Frame&) {
                               ++heard[who];
                               const auto until = std::chrono::steady_clock::now() + (who == "node1" ? 3ms : 0ms);
                               while (std::chrono::steady_clock::now() < until) continue;
                             },
                             [](const std::string&) {}});
   };
-  door.start({{{net::kAgentKind, welcome}}, [](const std::string&, const net::Refusal&) {}});
+  gateway.start({{{net::kAgentKind, welcome}}, [](const std::string&, const net::Refusal&) {}});
   const auto run_until = [&](const std::function<bool()>& done) {
     const auto deadline = std::chrono::steady_clock::now() + 20s;
     while (!done() && std::chrono::steady_clock::now() < deadline) io.run_one_for(20ms);
     return done();
   };
   const auto knock = [&](const char* name, int beats) {
-    test::RawPeer peer(io, door.port(), test::shared_cluster().context(net::Role::kAgent, name), [&io] { io.poll(); });
-    CHECK(peer.shake_hands().empty());
+    test::RawPeer peer(io, gateway.port(), test::shared_cluster().context(net::Role::kAgent, name),
+                       [&io] { io.poll(); });
+    CHECK(peer.handshake().empty());
     std::string text = own_hello() + state();
     for (int beat = 0; beat < beats; ++beat) text += json_frame(cluster::encode(cluster::Beat{}));
     peer.write(text);
@@ -245,27 +246,27 @@ TEST_CASE("door: a name that has had its share of the loop waits, and comes no s
     CHECK(run_until([&] { return heard["node2"] == 50; }));
     CHECK(heard["node1"] < 100);
   }
-  visitors.clear();
+  sessions.clear();
   const int before = heard["node1"];
   const test::RawPeer greedy = knock("node1", 1);
   const test::RawPeer other = knock("node2", 1);
   CHECK(run_until([&] { return heard["node2"] == 51; }));
   CHECK(heard["node1"] == before);
   CHECK(run_until([&] { return heard["node1"] == before + 1; }));  // It is heard in the end.
-  visitors.clear();
+  sessions.clear();
 }
 
 TEST_CASE("work meter: a burst, then a share of the time, and all is made up for in the end", "[net]") {
   const TimePoint now{1000s};
   net::WorkMeter meter({100ms, 0.1});
-  CHECK(meter.is_even(now));
+  CHECK(meter.owes_nothing(now));
   meter.charge(now, 100ms);
   CHECK(meter.wait(now) == 0ms);
   meter.charge(now, 10ms);
   CHECK(to_seconds(meter.wait(now)) == Approx(0.1));
   CHECK(meter.wait(now + 101ms) == 0ms);
-  CHECK_FALSE(meter.is_even(now + 1s));
-  CHECK(meter.is_even(now + 2s));
+  CHECK_FALSE(meter.owes_nothing(now + 1s));
+  CHECK(meter.owes_nothing(now + 2s));
   meter.charge(now + 2s, 1h);
   CHECK(meter.wait(now + 2s) == net::WorkMeter::kRestMax);
 }

@@ -98,10 +98,10 @@ TEST_CASE("daemon log: more than the burst is counted, per key, and the count is
   log.write(LogLevel::kInfo, "joined", "joined");
   CHECK(written.text() == "<4>refused 0\n<4>refused 1\n<6>joined\n");
   written.now += 9s;
-  log.say_repeats();
+  log.log_repeats();
   CHECK(written.text().empty());
   written.now += 1s;
-  log.say_repeats();
+  log.log_repeats();
   CHECK(written.text() == "<4>refused: 998 more within 10s, not shown\n");
   log.write(LogLevel::kWarning, "refused", "again");
   CHECK(written.text() == "<4>again\n");
@@ -125,7 +125,7 @@ TEST_CASE("daemon log: keys beyond the limit share one", "[log]") {
     log.write(LogLevel::kInfo, fmt::format("key{}", number), "x");
   CHECK(written.text().size() == (DaemonLog::kKeysMax + 2) * std::string("<6>x\n").size());
   written.now += 1min;
-  log.say_repeats();
+  log.log_repeats();
   CHECK(written.text() == "<6>other: 998 more within 10s, not shown\n");
 }
 

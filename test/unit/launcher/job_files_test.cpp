@@ -239,7 +239,7 @@ TEST_CASE("job files: only so many owners' files are looked at at a time", "[fil
     coordinator::Requester who;
     who.name = owner;
     const nlohmann::json request = {{"files", {{{"sha256", sha256_of("x")}, {"bytes", 1}}}}};
-    files.look(who, request, [&kinds](const coordinator::ClientDesk::Answer& answer) {
+    files.look(who, request, [&kinds](const coordinator::ClientService::Answer& answer) {
       kinds.push_back(nlohmann::json::parse(answer.text).value("kind", "ok"));
     });
   };
@@ -265,7 +265,7 @@ TEST_CASE("job files: a coordinator ends with questions that have no answer", "[
   for (const char* owner : {"ada", "ada", "eve"}) {
     coordinator::Requester who;
     who.name = owner;
-    files->look(who, request, [&answers](const coordinator::ClientDesk::Answer&) { ++answers; });
+    files->look(who, request, [&answers](const coordinator::ClientService::Answer&) { ++answers; });
   }
   files.reset();
   io.reset();  // With it goes what waits for the end of a time.
@@ -281,7 +281,7 @@ TEST_CASE("job files: a hash gives nobody what another has brought, nor tells th
   eve.name = "eve";
   const std::string hash = sha256_of("secret");
   std::vector<nlohmann::json> answers;
-  const auto keep = [&answers](const coordinator::ClientDesk::Answer& answer) {
+  const auto keep = [&answers](const coordinator::ClientService::Answer& answer) {
     answers.push_back(nlohmann::json::parse(answer.text));
   };
   const auto done = [&] {

@@ -12,7 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "keeper_test_support.hpp"
-#include "launcher/keeper/agent_link.hpp"
+#include "launcher/keeper/agent_connection.hpp"
 #include "launcher/keeper/keeper_main.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/pidfd.hpp"
@@ -25,10 +25,10 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// One life of an agent, at the keeper's door.
-class Visit {
+/// One life of an agent, at the keeper's socket.
+class AttachedAgent {
  public:
-  Visit(const std::string& path, std::int64_t received) : received_(received) {
+  AttachedAgent(const std::string& path, std::int64_t received) : received_(received) {
     auto connected = process::connect_unix(path, 5s);
     REQUIRE(connected.ok());
     socket_ = std::move(connected).value();
@@ -79,9 +79,9 @@ class Visit {
   std::int64_t received_;
 };
 
-class Door {
+class KeeperFixture {
  public:
-  explicit Door(Duration wait) {
+  explicit KeeperFixture(Duration wait) {
     REQUIRE(process::become_subreaper().ok());
     auto listener = process::listen_unix(path());
     REQUIRE(listener.ok());
@@ -95,7 +95,7 @@ class Door {
     }
     pidfd_ = std::move(process::pidfd_open(pid_)).value();
   }
-  ~Door() {
+  ~KeeperFixture() {
     (void)process::pidfd_send_signal(pidfd_.get(), SIGKILL);
     (void)process::kill_descendants({}, 10s);
   }
@@ -127,28 +127,28 @@ keeper::Spawn shell(const std::string& script, const std::string& log) {
 }  // namespace
 
 TEST_CASE("keeper: what happens without an agent is told to the next one, once") {
-  Door door(30s);
-  const std::string script = "while [ ! -e " + door.file("go") + " ]; do sleep 0.01; done; echo last; exit 3";
+  KeeperFixture fixture(30s);
+  const std::string script = "while [ ! -e " + fixture.file("go") + " ]; do sleep 0.01; done; echo last; exit 3";
   std::int64_t had = 0;
   int pid = 0;
   {
-    Visit first(door.path(), 0);
+    AttachedAgent first(fixture.path(), 0);
     CHECK(first.descriptors.size() == 2);
     CHECK(first.started.received == 0);
-    first.send(shell(script, door.file("log")));
+    first.send(shell(script, fixture.file("log")));
     pid = first.wait<keeper::Spawned>().pid;
     CHECK(first.wait<keeper::Received>().count == 1);
     had = first.received();
   }
   REQUIRE(had == 1);
-  REQUIRE(::close(::creat(door.file("go").c_str(), 0600)) == 0);
-  CHECK(wait_file(door.file("log"), 10s) == "last\n");
+  REQUIRE(::close(::creat(fixture.file("go").c_str(), 0600)) == 0);
+  CHECK(wait_file(fixture.file("log"), 10s) == "last\n");
   REQUIRE(wait_gone(pid, 10s));
   {
-    Visit deaf(door.path(), 0);  // It dies before it has written anything down.
+    AttachedAgent deaf(fixture.path(), 0);  // It dies before it has written anything down.
     CHECK(deaf.wait<keeper::Spawned>().pid == pid);
   }
-  Visit second(door.path(), had);
+  AttachedAgent second(fixture.path(), had);
   CHECK(second.started.received == 1);
   CHECK(second.descriptors.size() == 2);
   const auto exited = second.wait<keeper::Exited>();
@@ -159,20 +159,20 @@ TEST_CASE("keeper: what happens without an agent is told to the next one, once")
   second.send(keeper::Close{});
   CHECK(second.wait<keeper::Cleared>().generation == 0);
   second.send(keeper::Received{3});
-  CHECK(door.wait_end() == 0);
+  CHECK(fixture.wait_end() == 0);
 }
 
 TEST_CASE("keeper: how many lines a full disk has lost while no agent was there is told to the next one") {
-  Door door(30s);
+  KeeperFixture fixture(30s);
   int pid = 0;
   {
-    Visit first(door.path(), 0);
-    first.send(shell("while [ ! -e " + door.file("go") + " ]; do sleep 0.01; done; echo a; echo b", "/dev/full"));
+    AttachedAgent first(fixture.path(), 0);
+    first.send(shell("while [ ! -e " + fixture.file("go") + " ]; do sleep 0.01; done; echo a; echo b", "/dev/full"));
     pid = first.wait<keeper::Spawned>().pid;
   }
-  REQUIRE(::close(::creat(door.file("go").c_str(), 0600)) == 0);
+  REQUIRE(::close(::creat(fixture.file("go").c_str(), 0600)) == 0);
   REQUIRE(wait_gone(pid, 10s));
-  Visit second(door.path(), 0);
+  AttachedAgent second(fixture.path(), 0);
   // What the keeper reads after this visit has begun it tells at once, and then before the end.
   keeper::OutputDropped dropped;
   std::optional<int> exit_code;
@@ -189,7 +189,7 @@ TEST_CASE("keeper: how many lines a full disk has lost while no agent was there 
 }
 
 TEST_CASE("keeper: no count of lost lines is lost, however many files lose some; limit kUntoldMax") {
-  keeper::AgentLink agent;
+  keeper::AgentConnection agent;
   constexpr int kFiles = static_cast<int>(keeper::kUntoldMax) + 3;
   for (int again = 0; again < 2; ++again)
     for (int rank = 0; rank < kFiles; ++rank) agent.send(keeper::OutputDropped{rank, 1, 2, "full"});
@@ -220,7 +220,7 @@ TEST_CASE("keeper: no count of lost lines is lost, however many files lose some;
 }
 
 TEST_CASE("keeper: a count of lost lines that has not left for its agent is told to the next one") {
-  keeper::AgentLink agent;
+  keeper::AgentConnection agent;
   const auto visit = [&agent] {
     auto ends = process::socket_pair(SOCK_STREAM);
     REQUIRE(ends.ok());
@@ -255,48 +255,48 @@ TEST_CASE("keeper: a count of lost lines that has not left for its agent is told
 }
 
 TEST_CASE("keeper: its last words wait for an agent that takes them") {
-  Door door(30s);
+  KeeperFixture fixture(30s);
   {
-    Visit first(door.path(), 0);
+    AttachedAgent first(fixture.path(), 0);
     first.send(keeper::Close{});
     CHECK(first.wait<keeper::Cleared>().generation == 0);
   }
-  Visit second(door.path(), 0);
+  AttachedAgent second(fixture.path(), 0);
   CHECK(second.wait<keeper::Cleared>().generation == 0);
   second.send(keeper::Received{1});
-  CHECK(door.wait_end() == 0);
+  CHECK(fixture.wait_end() == 0);
 }
 
 TEST_CASE("keeper: without an agent for too long everything ends, and at once when none comes back") {
   for (const bool says_so : {false, true}) {
-    Door door(says_so ? Duration(30s) : Duration(100ms));
+    KeeperFixture fixture(says_so ? Duration(30s) : Duration(100ms));
     int pid = 0;
     {
-      Visit only(door.path(), 0);
-      only.send(shell("sleep 1000", door.file("log")));
+      AttachedAgent only(fixture.path(), 0);
+      only.send(shell("sleep 1000", fixture.file("log")));
       pid = only.wait<keeper::Spawned>().pid;
       if (says_so) only.send(keeper::AgentEnds{});
     }
-    CHECK(door.wait_end() == 1);
+    CHECK(fixture.wait_end() == 1);
     CHECK(wait_gone(pid, 1s));
   }
 }
 
 TEST_CASE("keeper: an agent that has more than was told is none of its own") {
-  Door door(30s);
-  auto stranger = process::connect_unix(door.path(), 5s);
+  KeeperFixture fixture(30s);
+  auto stranger = process::connect_unix(fixture.path(), 5s);
   REQUIRE(stranger.ok());
   const std::string frame = keeper::encode(keeper::ToKeeper(keeper::Attach{5}));
   REQUIRE(process::send_with_descriptors(stranger.value().get(), frame, {}).ok());
   char byte = 0;
   CHECK(::recv(stranger.value().get(), &byte, 1, 0) == 0);  // It is turned away.
-  Visit own(door.path(), 0);
+  AttachedAgent own(fixture.path(), 0);
   CHECK(own.started.pid > 0);
 }
 
 TEST_CASE(
     "keeper: what may wait for an agent that is away has a limit, and is told whole below it; limit kKeptBytesMax") {
-  keeper::AgentLink agent;
+  keeper::AgentConnection agent;
   keeper::Exited exited;
   exited.tail = std::vector<std::string>(20, std::string(keeper::kTailLineBytesMax, 'x'));
   std::size_t count = 0;
@@ -315,7 +315,7 @@ TEST_CASE("keeper: an agent that reads nothing is lost when its queue is full; l
   auto ends = process::socket_pair(SOCK_STREAM);
   REQUIRE(ends.ok());
   REQUIRE(process::set_nonblocking(ends.value().first.get()));
-  keeper::AgentLink agent(std::move(ends.value().first));
+  keeper::AgentConnection agent(std::move(ends.value().first));
   // As many pieces as one read can be cut into: each of the longest lines, and a held-back one.
   keeper::ConsoleCut cut;
   const std::string flood(keeper::kReadBytes + keeper::kConsoleLineBytesMax, 'x');

@@ -10,7 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include "keeper_test_support.hpp"
-#include "launcher/keeper/agent_link.hpp"
+#include "launcher/keeper/agent_connection.hpp"
 #include "launcher/keeper/console_lines.hpp"
 #include "launcher/keeper/log_file.hpp"
 #include "launcher/process/unique_fd.hpp"

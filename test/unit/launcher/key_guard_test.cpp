@@ -22,10 +22,10 @@ TEST_CASE("keys: who owns one can open it, and root can open all") {
   const std::string home = folder.path("home");
   const uid_t own = ::geteuid();
   const uid_t other = own + 1;
-  const agent::KeyPlaces places = agent::key_places(identity, home);
-  agent::KeyPlaces here = places;
+  const agent::KeyPaths paths = agent::key_paths(identity, home);
+  agent::KeyPaths here = paths;
   std::erase(here.coordinators, "/var/lib/sgd-launch/coordinator");  // Whatever this machine has there.
-  CHECK(here.coordinators.size() + 1 == places.coordinators.size());
+  CHECK(here.coordinators.size() + 1 == paths.coordinators.size());
   CHECK(agent::open_key(own, here).empty());
   std::filesystem::create_directories(identity);
   std::ofstream(identity + "/identity.pem") << "a key";

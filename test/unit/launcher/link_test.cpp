@@ -74,7 +74,7 @@ struct Embedded : Pair {
 
 struct Tcp : Pair {
   net::ReadBuffer buffer;
-  std::unique_ptr<net::Door> door;
+  std::unique_ptr<net::Gateway> gateway;
   std::shared_ptr<const net::TlsContext> own_tls;  ///< Of the coordinator.
   std::shared_ptr<const net::TlsContext> agent_tls;
   net::Address at{"127.0.0.1", 0};
@@ -85,7 +85,7 @@ struct Tcp : Pair {
     return listener;
   }
   void connect() override {
-    door = std::make_unique<net::Door>(io, listen());
+    gateway = std::make_unique<net::Gateway>(io, listen());
     const auto refuse = [](const std::string& peer, const net::Refusal& why) {
       FAIL(peer << " is refused: " << why.reason);
     };
@@ -94,7 +94,7 @@ struct Tcp : Pair {
       coordinator = std::move(link);
       start_coordinator();
     };
-    door->start({{{net::kAgentKind, net::serve_agents(io, welcome, refuse)}}, refuse});
+    gateway->start({{{net::kAgentKind, net::serve_agents(io, welcome, refuse)}}, refuse});
     agent = net::make_tcp_agent_link(io, buffer, at, core::Random({1, 2, 3, 4}), agent_tls);
     start_agent();
     run_until([&] { return from_agent.size() == 1; });
@@ -102,7 +102,7 @@ struct Tcp : Pair {
   ~Tcp() override {
     agent.reset();
     coordinator.reset();
-    door.reset();
+    gateway.reset();
     if (io.stopped()) io.restart();
     io.run_for(1s);  // What is left ends by itself.
   }
@@ -114,7 +114,7 @@ struct UnixPair : Tcp {
   ~UnixPair() override {
     agent.reset();
     coordinator.reset();
-    door.reset();
+    gateway.reset();
   }
 };
 
@@ -187,7 +187,7 @@ TEMPLATE_TEST_CASE("link over TCP: a broken connection is told to both, and made
                    TlsPair) {
   TestType pair;
   std::string lost;
-  net::Door door(pair.io, pair.listen());
+  net::Gateway gateway(pair.io, pair.listen());
   int links = 0;
   const auto welcome = [&](const NodeId&, std::unique_ptr<net::CoordinatorLink> link) {
     ++links;
@@ -195,7 +195,7 @@ TEMPLATE_TEST_CASE("link over TCP: a broken connection is told to both, and made
     pair.coordinator->start({[&](cluster::FromAgent message) { pair.from_agent.push_back(std::move(message)); },
                              [&](const std::string& reason) { pair.closed = reason; }});
   };
-  door.start({{{net::kAgentKind, net::serve_agents(pair.io, welcome, nullptr)}}, nullptr});
+  gateway.start({{{net::kAgentKind, net::serve_agents(pair.io, welcome, nullptr)}}, nullptr});
   pair.agent = net::make_tcp_agent_link(pair.io, pair.buffer, pair.at, core::Random({1, 2, 3, 4}), pair.agent_tls);
   pair.agent->start({[&] {
                        ++pair.connected;

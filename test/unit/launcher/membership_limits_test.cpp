@@ -7,7 +7,7 @@
 #include "launcher/net/identity_files.hpp"
 #include "launcher/net/issued_log.hpp"
 #include "launcher/net/private_files.hpp"
-#include "launcher/net/token_book.hpp"
+#include "launcher/net/token_store.hpp"
 #include "test/unit/launcher/tls_test_support.hpp"
 
 using namespace sgd;
@@ -25,24 +25,24 @@ TEST_CASE("ca: a request or an identity that is too long is not read; limit kPem
   CHECK_FALSE(net::load_identity(folder.path()).ok());
 }
 
-TEST_CASE("token book: full, it says what to do, can be read again, and its tokens hold; limit kTokensMax", "[net]") {
+TEST_CASE("token store: full, it says what to do, can be read again, and its tokens hold; limit kTokensMax", "[net]") {
   test::TemporaryFolder folder;
   const std::int64_t now_s = test::unix_now_s();
   const net::JoinToken first = net::make_join_token(net::sha256({}), Role::kAgent);
   const std::string longest(net::kNameBytesMax, 'n');
-  net::TokenBook book;
-  REQUIRE(book.add(first, longest, true, now_s, 900).ok());
-  book.mark_used(net::to_hex(first.id), longest, now_s);
-  for (std::size_t number = 1; number < net::TokenBook::kTokensMax; ++number) {
+  net::TokenStore store;
+  REQUIRE(store.add(first, longest, true, now_s, 900).ok());
+  store.mark_used(net::to_hex(first.id), longest, now_s);
+  for (std::size_t number = 1; number < net::TokenStore::kTokensMax; ++number) {
     net::JoinToken token = first;
     for (std::size_t byte = 0; byte < 4; ++byte) token.id[byte] = static_cast<std::uint8_t>(number >> (8 * byte));
-    REQUIRE(book.add(token, longest, true, now_s, 900).ok());
-    book.mark_used(net::to_hex(token.id), longest, now_s);
+    REQUIRE(store.add(token, longest, true, now_s, 900).ok());
+    store.mark_used(net::to_hex(token.id), longest, now_s);
   }
-  const Status full = book.add(net::make_join_token(first.ca_key, Role::kAgent), "", false, now_s, 900);
+  const Status full = store.add(net::make_join_token(first.ca_key, Role::kAgent), "", false, now_s, 900);
   REQUIRE_FALSE(full.ok());
   CHECK(full.error().message == "10000 join tokens are waiting: revoke some");
-  REQUIRE(net::save_tokens(folder.path(), book).ok());
+  REQUIRE(net::save_tokens(folder.path(), store).ok());
   const auto again = net::load_tokens(folder.path());
   REQUIRE(again.ok());
   net::StoredToken found;

@@ -1,4 +1,4 @@
-// How members come and go: certificates of the authority, join tokens, the desk that takes them, and the side
+// How members come and go: certificates of the authority, join tokens, the service that takes them, and the side
 // that brings them.
 
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 #include "launcher/net/cluster_state.hpp"
 #include "launcher/net/enrolment.hpp"
 #include "launcher/net/identity_files.hpp"
-#include "launcher/net/join_desk.hpp"
+#include "launcher/net/join_service.hpp"
 #include "launcher/net/private_files.hpp"
 #include "test/unit/common/file_size_limit.hpp"
 #include "test/unit/launcher/tls_test_support.hpp"
@@ -26,7 +26,7 @@ using net::Role;
 
 namespace {
 
-/// A coordinator's state folder with a desk, as `sgd-launch init` makes it.
+/// A coordinator's state folder with a service, as `sgd-launch init` makes it.
 struct JoinDeskHere {
   test::TemporaryFolder folder;
   std::string state = folder.path() + "/state";
@@ -34,7 +34,7 @@ struct JoinDeskHere {
   boost::asio::io_context io;
   net::CertificateAuthority ca = net::CertificateAuthority::create(now_s);
   net::Digest ca_key = net::public_key_digest_in(ca.certificate()).value();
-  std::unique_ptr<net::JoinDesk> desk;
+  std::unique_ptr<net::JoinService> service;
   TimePoint now{};
 
   JoinDeskHere() {
@@ -42,28 +42,28 @@ struct JoinDeskHere {
     REQUIRE(net::make_identity(state, ca, {Role::kCoordinator, "head", false, {"head.example", "10.0.0.1", "::1"}},
                                net::coordinator_identity_folder(state), now_s)
                 .ok());
-    desk = net::JoinDesk::open(io, state).value();
+    service = net::JoinService::open(io, state).value();
   }
   net::JoinToken token(Role role, const std::string& name = "", bool is_admin = false,
                        std::int64_t valid_s = 900) const {
     const net::JoinToken made = net::make_join_token(ca_key, role);
-    net::TokenBook book = net::load_tokens(state).value();
-    REQUIRE(book.add(made, name, is_admin, now_s, valid_s).ok());
-    REQUIRE(net::save_tokens(state, book).ok());
+    net::TokenStore store = net::load_tokens(state).value();
+    REQUIRE(store.add(made, name, is_admin, now_s, valid_s).ok());
+    REQUIRE(net::save_tokens(state, store).ok());
     return made;
   }
   static join::Join message(const net::JoinToken& token, const std::string& name = "",
                             const std::string& default_name = "node1") {
     return {net::to_text(token), net::make_request(net::make_key()).value(), name, default_name};
   }
-  join::ToVisitor ask(const join::FromVisitor& message, const std::string& peer = "10.0.0.2:4000",
-                      const net::PeerIdentity& as = {}) {
-    return desk->answer({now, now_s, peer, as}, message);
+  join::Response ask(const join::Request& message, const std::string& peer = "10.0.0.2:4000",
+                     const net::PeerIdentity& as = {}) {
+    return service->answer({now, now_s, peer, as}, message);
   }
   /// "agent node1 admin", or the reason of the refusal.
-  std::string outcome(const join::FromVisitor& message, const std::string& peer = "10.0.0.2:4000",
+  std::string outcome(const join::Request& message, const std::string& peer = "10.0.0.2:4000",
                       const net::PeerIdentity& as = {}) {
-    const join::ToVisitor reply = ask(message, peer, as);
+    const join::Response reply = ask(message, peer, as);
     if (const auto* refused = std::get_if<join::Refused>(&reply)) return refused->reason;
     const auto identity = net::identity_in(std::get<join::Joined>(reply).certificate).value();
     return std::string(net::role_name(identity.role)) + " " + identity.name + (identity.is_admin ? " admin" : "");
@@ -165,25 +165,25 @@ TEST_CASE("join token: a text is the token, or says what is wrong with it", "[ne
   }
 }
 
-TEST_CASE("join desk: a token makes one member, of its role", "[net]") {
+TEST_CASE("join service: a token makes one member, of its role", "[net]") {
   JoinDeskHere at;
   const net::JoinToken agent = at.token(Role::kAgent);
   CHECK(at.outcome(JoinDeskHere::message(agent)) == "agent node1");
   CHECK(at.outcome(JoinDeskHere::message(agent, "node2")) == "the join token is used up: make another one");
   CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kClient, "eva", true), "eva")) == "client eva admin");
   CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent, "node7"))) == "agent node7");
-  CHECK(at.desk->count(JoinOutcome::kJoined) == 3);
-  CHECK(at.desk->count(JoinOutcome::kUsedToken) == 1);
+  CHECK(at.service->count(JoinOutcome::kJoined) == 3);
+  CHECK(at.service->count(JoinOutcome::kUsedToken) == 1);
   const std::string file = net::read_file(at.state + "/tokens.json", 1 << 20, net::Readers::kOwner).value();
   CHECK(file.find(net::to_hex(agent.secret)) == std::string::npos);
   CHECK(file.find(net::to_hex(net::sha256(agent.secret))) != std::string::npos);
 }
 
-TEST_CASE("join desk: refusals, each with its count", "[net]") {
+TEST_CASE("join service: refusals, each with its count", "[net]") {
   JoinDeskHere at;
-  const auto refused = [&](const join::FromVisitor& message, JoinOutcome outcome) {
+  const auto refused = [&](const join::Request& message, JoinOutcome outcome) {
     const std::string reason = at.outcome(message);
-    CHECK(at.desk->count(outcome) == 1);
+    CHECK(at.service->count(outcome) == 1);
     return reason;
   };
   SECTION("unknown") {
@@ -246,11 +246,11 @@ TEST_CASE("join desk: refusals, each with its count", "[net]") {
   }
 }
 
-TEST_CASE("join desk: a name is its holder's until the certificate ends, or is revoked", "[net]") {
+TEST_CASE("join service: a name is its holder's until the certificate ends, or is revoked", "[net]") {
   JoinDeskHere at;
   CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent))) == "agent node1");
   CHECK_THAT(at.outcome(JoinDeskHere::message(at.token(Role::kAgent))), Catch::StartsWith("the name node1 is taken"));
-  CHECK(at.desk->count(JoinOutcome::kNameTaken) == 1);
+  CHECK(at.service->count(JoinOutcome::kNameTaken) == 1);
   SECTION("a token that names it") {
     CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent, "node1"))) == "agent node1");
   }
@@ -271,13 +271,13 @@ TEST_CASE("join desk: a name is its holder's until the certificate ends, or is r
     }
     CHECK(at.outcome(JoinDeskHere::message(at.token(Role::kAgent, "node1"))) == "agent node1");
   }
-  SECTION("a desk that begins anew knows it too") {
-    at.desk = net::JoinDesk::open(at.io, at.state).value();
+  SECTION("a service that begins anew knows it too") {
+    at.service = net::JoinService::open(at.io, at.state).value();
     CHECK_THAT(at.outcome(JoinDeskHere::message(at.token(Role::kAgent))), Catch::StartsWith("the name node1 is taken"));
   }
 }
 
-TEST_CASE("join desk: a disk that is full takes neither the name nor the token", "[net]") {
+TEST_CASE("join service: a disk that is full takes neither the name nor the token", "[net]") {
   JoinDeskHere at;
   const net::JoinToken token = at.token(Role::kAgent);
   const std::string log = at.state + "/issued.jsonl";
@@ -296,22 +296,22 @@ TEST_CASE("join desk: a disk that is full takes neither the name nor the token",
     }
     CHECK(std::filesystem::file_size(log) == before);
   }
-  CHECK(at.desk->count(JoinOutcome::kBusy) == 1);
+  CHECK(at.service->count(JoinOutcome::kBusy) == 1);
   CHECK(at.outcome(JoinDeskHere::message(token)) == "agent node1");
 }
 
-TEST_CASE("join desk: renewals keep role and name", "[net]") {
+TEST_CASE("join service: renewals keep role and name", "[net]") {
   JoinDeskHere at;
   const join::Renew renew{net::make_request(net::make_key()).value()};
   net::PeerIdentity held{Role::kClient, "eva", "00", true, at.now_s - 60 * 24 * 3600, at.now_s + 30 * 24 * 3600};
   CHECK(at.outcome(renew, "10.0.0.2:1", held) == "client eva admin");
-  CHECK(at.desk->count(JoinOutcome::kRenewed) == 1);
+  CHECK(at.service->count(JoinOutcome::kRenewed) == 1);
   held.issued_s = at.now_s;
   CHECK(at.outcome(renew, "10.0.0.2:1", held) == "the certificate is too new to be renewed");
   CHECK(at.outcome(renew) == "there is no certificate to renew");
 }
 
-TEST_CASE("join desk: whoever was revoked a moment ago gets no newer certificate", "[net]") {
+TEST_CASE("join service: whoever was revoked a moment ago gets no newer certificate", "[net]") {
   JoinDeskHere at;
   const join::Renew renew{net::make_request(net::make_key()).value()};
   const net::PeerIdentity held{Role::kAgent, "node1", "0a", false, at.now_s - 20 * 3600, at.now_s + 4 * 3600};
@@ -322,10 +322,10 @@ TEST_CASE("join desk: whoever was revoked a moment ago gets no newer certificate
   REQUIRE(list.save(net::coordinator_identity_folder(at.state), at.now_s).ok());
   ++at.now_s;
   CHECK(at.outcome(renew, "10.0.0.2:1", held) == "the certificate was revoked");
-  CHECK(at.desk->count(JoinOutcome::kRevoked) == 1);
+  CHECK(at.service->count(JoinOutcome::kRevoked) == 1);
 }
 
-TEST_CASE("join desk: whoever fails often is not heard for a while, and only that address", "[net]") {
+TEST_CASE("join service: whoever fails often is not heard for a while, and only that address", "[net]") {
   JoinDeskHere at;
   const join::Join wrong = JoinDeskHere::message(net::make_join_token(at.ca_key, Role::kAgent));
   for (int number = 0; number < 10; ++number)
@@ -377,21 +377,21 @@ TEST_CASE("issued log: a torn line is ignored and harms no other", "[net]") {
 
 namespace {
 
-/// A desk behind a real door.
+/// A service behind a real gateway.
 struct Served : JoinDeskHere {
   std::shared_ptr<const net::TlsContext> tls = net::TlsContext::load(net::coordinator_identity_folder(state)).value();
-  net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}, tls).value()};
+  net::Gateway gateway{io, net::Listener::open(io, {"127.0.0.1", 0}, tls).value()};
   std::vector<std::string> refused;
 
   Served() {
-    const auto serve = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json& first) {
-      desk->take(std::move(visitor), first);
+    const auto serve = [this](std::unique_ptr<net::Session> session, const nlohmann::json& first) {
+      service->take(std::move(session), first);
     };
-    door.start({{{"join", serve}, {"renew", serve}},
-                [this](const std::string&, const net::Refusal& refusal) { refused.push_back(refusal.reason); },
-                {}});
+    gateway.start({{{"join", serve}, {"renew", serve}},
+                   [this](const std::string&, const net::Refusal& refusal) { refused.push_back(refusal.reason); },
+                   {}});
   }
-  ~Served() { desk.reset(); }
+  ~Served() { service.reset(); }
   bool run_refused() {
     const auto deadline = std::chrono::steady_clock::now() + 10s;
     while (refused.empty() && std::chrono::steady_clock::now() < deadline) io.run_one_for(20ms);
@@ -407,7 +407,7 @@ struct Served : JoinDeskHere {
     return *outcome;
   }
   Result<net::PeerIdentity> join(const net::JoinToken& token, const std::string& identity_folder) {
-    net::Enrolment enrolment(io, {"127.0.0.1", door.port()}, identity_folder);
+    net::Enrolment enrolment(io, {"127.0.0.1", gateway.port()}, identity_folder);
     return wait(enrolment,
                 [&](net::Enrolment& one, net::Enrolment::Done done) { one.join(token, "", "node1", std::move(done)); });
   }
@@ -423,7 +423,7 @@ TEST_CASE("enrolment: a token becomes an identity, which is renewed over its own
   CHECK((joined.value().role == Role::kAgent && joined.value().name == "node1"));
   const auto tls = net::TlsContext::load(folder).value();
   CHECK(tls->own().serial == joined.value().serial);
-  net::Enrolment again(at.io, {"127.0.0.1", at.door.port()}, folder);
+  net::Enrolment again(at.io, {"127.0.0.1", at.gateway.port()}, folder);
   const auto early =
       at.wait(again, [&](net::Enrolment& one, net::Enrolment::Done done) { one.renew(tls, std::move(done)); });
   REQUIRE(!early.ok());
@@ -434,7 +434,7 @@ TEST_CASE("enrolment: a token becomes an identity, which is renewed over its own
       at.ca.issue(net::make_request(aged.key).value(), {Role::kAgent, "node1", false, {}}, at.now_s - 7200, 10'000)
           .value();
   REQUIRE(net::save_identity(folder, aged).ok());
-  net::Renewer renewer(at.io, {"127.0.0.1", at.door.port()}, folder, tls, {});
+  net::Renewer renewer(at.io, {"127.0.0.1", at.gateway.port()}, folder, tls, {});
   std::string renewed;
   renewer.start({[&](const net::PeerIdentity& identity) { renewed = identity.serial; },
                  [&](const std::string& reason) { FAIL(reason); }});
@@ -457,7 +457,7 @@ TEST_CASE("enrolment: a joiner gives its token to no other cluster", "[net]") {
         "this is not the cluster that made the token: a wrong address, or somebody in between");
   REQUIRE(between.run_refused());
   for (std::size_t outcome = 0; outcome < net::kJoinOutcomes; ++outcome)
-    CHECK(between.desk->count(static_cast<JoinOutcome>(outcome)) == 0);
+    CHECK(between.service->count(static_cast<JoinOutcome>(outcome)) == 0);
   CHECK(net::load_identity(folder).error().code == ENOENT);
   CHECK(at.join(token, folder).ok());
 }
@@ -476,12 +476,12 @@ TEST_CASE("enrolment: a refusal and a silent coordinator are told", "[net]") {
   CHECK_THAT(lost.error().message, Catch::StartsWith("cannot reach 127.0.0.1:1: "));
 }
 
-TEST_CASE("join desk: more visitors than there are places are counted and go; limit kVisitorsMax", "[net]") {
+TEST_CASE("join service: more visitors than there are places are counted and go; limit kSessionsMax", "[net]") {
   Served at;
-  at.desk->visitors_max = 0;
+  at.service->sessions_max = 0;
   const auto lost = at.join(at.token(Role::kAgent), at.folder.path() + "/agent");
   REQUIRE_FALSE(lost.ok());
-  CHECK(at.desk->count(JoinOutcome::kBusy) >= 1);
-  at.desk->visitors_max = net::JoinDesk::kVisitorsMax;
+  CHECK(at.service->count(JoinOutcome::kBusy) >= 1);
+  at.service->sessions_max = net::JoinService::kSessionsMax;
   CHECK(at.join(at.token(Role::kAgent), at.folder.path() + "/agent").ok());
 }

@@ -278,23 +278,23 @@ TEST_CASE("reopen: two launchers never share a folder, and lines that came since
 TEST_CASE("nothing left: all epochs are trained and kept") {
   job::JobSpec job;
   storage::RunHistory history;
-  CHECK(storage::nothing_left(job, history).empty());  // A command.
+  CHECK(storage::why_nothing_to_train(job, history).empty());  // A command.
   job.training.emplace();
   job.training->epochs = 5;
   history.past.epochs = 5;
-  CHECK(storage::nothing_left(job, history).empty());  // Its last weights are not on disk.
+  CHECK(storage::why_nothing_to_train(job, history).empty());  // Its last weights are not on disk.
   history.past.checkpoints = {"/r/checkpoints/c"};
   history.newest.epoch = 4;
-  CHECK(storage::nothing_left(job, history).empty());
+  CHECK(storage::why_nothing_to_train(job, history).empty());
   history.newest.epoch = 5;
-  CHECK(storage::nothing_left(job, history).empty());  // Its end is not recorded.
+  CHECK(storage::why_nothing_to_train(job, history).empty());  // Its end is not recorded.
   history.succeeded = true;
-  CHECK(storage::nothing_left(job, history) ==
+  CHECK(storage::why_nothing_to_train(job, history) ==
         "nothing to train: all 5 epochs are trained; --set training.epochs=8 trains more");
   job.training->epochs = 3;
-  CHECK(storage::nothing_left(job, history) ==
+  CHECK(storage::why_nothing_to_train(job, history) ==
         "nothing to train: 5 epochs are trained, the job wants 3; --set training.epochs=8 trains more");
   history.past.checkpoints.clear();
   job.checkpoint.every = job::CheckpointPolicy::Every::kNever;
-  CHECK_FALSE(storage::nothing_left(job, history).empty());
+  CHECK_FALSE(storage::why_nothing_to_train(job, history).empty());
 }

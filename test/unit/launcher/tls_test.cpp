@@ -31,19 +31,19 @@ std::string state_of(const std::string& node) {
   return json_frame(cluster::encode(cluster::NodeState{node, 7, "", 1, 1, true, {}}));
 }
 
-/// A coordinator's door that serves agents, clients and those who join.
+/// A coordinator's gateway that serves agents, clients and those who join.
 struct Guarded {
   test::Cluster& cluster = test::shared_cluster();
   boost::asio::io_context io;
   std::string folder = cluster.identity(Role::kCoordinator, "head");
   Context own = TlsContext::load(folder).value();
-  net::Door door{io, net::Listener::open(io, {"127.0.0.1", 0}, own).value()};
+  net::Gateway gateway{io, net::Listener::open(io, {"127.0.0.1", 0}, own).value()};
   std::vector<std::string> refused;
   std::vector<std::string> kinds;  // Of these, as they are counted.
   std::vector<std::string> closed;
   std::vector<std::string> visited;
   std::vector<std::unique_ptr<net::CoordinatorLink>> links;
-  std::vector<std::unique_ptr<net::Visitor>> visitors;
+  std::vector<std::unique_ptr<net::Session>> sessions;
   std::unique_ptr<test::RawPeer> short_lived;
 
   Guarded() {
@@ -56,35 +56,35 @@ struct Guarded {
       visited.push_back("agent " + node);
       links.push_back(std::move(link));
     };
-    const auto keep = [this](std::unique_ptr<net::Visitor> visitor, const nlohmann::json& first) {
-      visited.push_back(first["type"].get<std::string>() + " " + net::role_name(visitor->peer_identity().role) + " " +
-                        visitor->peer_identity().name);
-      visitor->start({[](const Frame&) {}, [this](const std::string& why) { closed.push_back(why); }});
-      visitors.push_back(std::move(visitor));
+    const auto keep = [this](std::unique_ptr<net::Session> session, const nlohmann::json& first) {
+      visited.push_back(first["type"].get<std::string>() + " " + net::role_name(session->peer_identity().role) + " " +
+                        session->peer_identity().name);
+      session->start({[](const Frame&) {}, [this](const std::string& why) { closed.push_back(why); }});
+      sessions.push_back(std::move(session));
     };
-    door.start({{{net::kAgentKind, net::serve_agents(io, welcome, refuse)},
-                 {"client", keep},
-                 {"join", keep},
-                 {"renew", keep},
-                 {"files", keep}},
-                refuse});
+    gateway.start({{{net::kAgentKind, net::serve_agents(io, welcome, refuse)},
+                    {"client", keep},
+                    {"join", keep},
+                    {"renew", keep},
+                    {"files", keep}},
+                   refuse});
   }
   ~Guarded() {
     links.clear();
-    visitors.clear();
+    sessions.clear();
   }
 
   test::RawPeer dial(const Context& with) {
-    return {io, door.port(), with, [this] { io.poll(); }};
+    return {io, gateway.port(), with, [this] { io.poll(); }};
   }
   bool run_until(const std::function<bool()>& done) {
     const auto deadline = std::chrono::steady_clock::now() + 10s;
     while (!done() && std::chrono::steady_clock::now() < deadline) io.run_one_for(20ms);
     return done();
   }
-  /// What the door says of a peer that says `bytes`, and in `told` what the peer hears.
+  /// What the gateway says of a peer that says `bytes`, and in `told` what the peer hears.
   std::string refusal(test::RawPeer& peer, const std::string& bytes, std::string& told) {
-    told = peer.shake_hands();
+    told = peer.handshake();
     if (told.empty()) {
       peer.write(bytes);
       (void)peer.read_until_end();
@@ -176,7 +176,7 @@ TEST_CASE("tls: roles are held to", "[net]") {
     at.refused.clear();
     at.visited.clear();
     test::RawPeer peer = at.dial(row.role == Role::kNone ? stranger : at.cluster.context(row.role, row.name));
-    REQUIRE(peer.shake_hands().empty());
+    REQUIRE(peer.handshake().empty());
     REQUIRE(peer.write(own_hello() + row.first));
     REQUIRE(at.run_until([&] { return at.refused.size() + at.visited.size() == 1; }));
     CHECK((at.visited.empty() ? at.refused.front() : at.visited.front()) == row.outcome);
@@ -198,7 +198,7 @@ TEST_CASE("tls: a dialler takes a coordinator of its own cluster, and nobody els
       served->start({[](int) {}, [](const Frame&) {}, [&](const std::string& why) { served_end = why; }});
     });
     test::RawPeer peer(io, acceptor.local_endpoint().port(), dialler, [&io] { io.poll(); });
-    const std::string answer = peer.shake_hands();
+    const std::string answer = peer.handshake();
     peer.close();
     io.run_for(2s);
     return answer + " / " + served_end;
@@ -246,10 +246,11 @@ TEST_CASE("tls: plain text and TLS tell each other apart", "[net]") {
   SECTION("TLS to a plain port") {
     boost::asio::io_context io;
     std::vector<std::string> refused;
-    net::Door door(io, net::Listener::open(io, {"127.0.0.1", 0}).value());
-    door.start({{}, [&](const std::string&, const net::Refusal& refusal) { refused.push_back(refusal.reason); }, {}});
-    test::RawPeer peer(io, door.port(), test::shared_cluster().context(Role::kAgent, "node1"), [&] { io.poll(); });
-    CHECK(peer.shake_hands() ==
+    net::Gateway gateway(io, net::Listener::open(io, {"127.0.0.1", 0}).value());
+    gateway.start(
+        {{}, [&](const std::string&, const net::Refusal& refusal) { refused.push_back(refusal.reason); }, {}});
+    test::RawPeer peer(io, gateway.port(), test::shared_cluster().context(Role::kAgent, "node1"), [&] { io.poll(); });
+    CHECK(peer.handshake() ==
           "the other side speaks plain text, and this side TLS: it has no identity (sgd-launch init there)");
     REQUIRE(refused.size() == 1);
     CHECK(refused.front() ==
@@ -262,7 +263,7 @@ namespace {
 /// Somebody with OpenSSL and ideas of their own: checks nothing.
 struct Intruder {
   explicit Intruder(Guarded& at) : socket(at.io) {
-    socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.door.port())});
+    socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.gateway.port())});
     socket.non_blocking(true);
   }
   ~Intruder() {
@@ -323,7 +324,7 @@ TEST_CASE("tls: a stranger's frames are small until it has shown a certificate",
     test::RawPeer peer = at.dial(at.cluster.context(Role::kAgent, "node1"));
     cluster::NodeState state{"node1", 7, "", 1, 1, true, {}};
     for (int number = 0; number < 2000; ++number) state.runs.push_back({"run-" + std::to_string(number), 1});
-    REQUIRE(peer.shake_hands().empty());
+    REQUIRE(peer.handshake().empty());
     REQUIRE(peer.write(own_hello() + json_frame(cluster::encode(state))));
     CHECK(at.run_until([&] { return at.visited.size() == 1; }));
   }
@@ -333,7 +334,7 @@ TEST_CASE("tls: a stranger's frames are small until it has shown a certificate",
 TEST_CASE("tls: an agent's later state may name no other node", "[net]") {
   Guarded at;
   test::RawPeer peer = at.dial(at.cluster.context(Role::kAgent, "node1"));
-  REQUIRE(peer.shake_hands().empty());
+  REQUIRE(peer.handshake().empty());
   REQUIRE(peer.write(own_hello() + state_of("node1") + state_of("node2")));
   REQUIRE(at.run_until([&] { return !at.closed.empty(); }));
   CHECK(at.closed.front() == "the agent of node node1 speaks for node2");
@@ -344,7 +345,7 @@ TEST_CASE("tls: whoever is revoked or expires loses the connection that stands",
   SECTION("revoked") {
     const Context agent = at.cluster.context(Role::kAgent, "node1");
     test::RawPeer peer = at.dial(agent);
-    REQUIRE(peer.shake_hands().empty());
+    REQUIRE(peer.handshake().empty());
     REQUIRE(peer.write(own_hello() + state_of("node1")));
     REQUIRE(at.run_until([&] { return at.visited.size() == 1; }));
     net::RevokedList list;
@@ -361,7 +362,7 @@ TEST_CASE("tls: whoever is revoked or expires loses the connection that stands",
       const std::string own = at.cluster.identity(Role::kAgent, "node1", false, {0, valid_s});
       at.refused.clear();
       at.short_lived = std::make_unique<test::RawPeer>(at.dial(TlsContext::load(own).value()));
-      if (at.short_lived->shake_hands().empty()) (void)at.short_lived->write(own_hello() + state_of("node1"));
+      if (at.short_lived->handshake().empty()) (void)at.short_lived->write(own_hello() + state_of("node1"));
       REQUIRE(at.run_until([&] { return at.visited.size() + at.refused.size() == 1; }));
     }
     REQUIRE(at.run_until([&] { return !at.closed.empty(); }));

@@ -63,7 +63,7 @@ RawPeer::RawPeer(boost::asio::io_context& io, int port, const std::shared_ptr<co
                 : net::make_plain_stream(socket_.native_handle());
 }
 
-std::string RawPeer::shake_hands() {
+std::string RawPeer::handshake() {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (std::chrono::steady_clock::now() < deadline) {
     const net::IoOutcome outcome = stream_->handshake();

@@ -52,7 +52,7 @@ class RawPeer {
           std::function<void()> turn);
 
   /// Until the handshake is over; the reason if it fails, else empty.
-  [[nodiscard]] std::string shake_hands();
+  [[nodiscard]] std::string handshake();
   /// All of it; false when the other side has closed.
   bool write(std::string_view bytes);
   /// What comes until the other side closes: bytes, then the reason of the end.

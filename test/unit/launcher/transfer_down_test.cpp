@@ -1,4 +1,4 @@
-// Checkpoints on their way to a node that lacks them, from the coordinator or from another node; and visitors
+// Checkpoints on their way to a node that lacks them, from the coordinator or from another node; and peers
 // who want what they may not have.
 
 #include <sys/stat.h>
@@ -175,7 +175,7 @@ TEST_CASE("spool: a live run keeps its place among ten thousand that came and we
   CHECK(told("run2-0", folder + "/run2-0/x") == folder + "/run2-0/x");  // It has been forgotten.
 }
 
-TEST_CASE("desk: names that lead elsewhere are refused and counted", "[transfer]") {
+TEST_CASE("file service: names that lead elsewhere are refused and counted", "[transfer]") {
   Transfers at;
   Stranger stranger(at);
   const std::vector<std::string> names = {"../outside.log",
@@ -195,7 +195,7 @@ TEST_CASE("desk: names that lead elsewhere are refused and counted", "[transfer]
                                           "logs/a\nb"};
   for (const std::string& name : names) stranger.put(name, "x");
   at.run_until([&] { return at.refused.size() == names.size(); });
-  CHECK(at.desk->refused() == names.size());
+  CHECK(at.service->refused() == names.size());
   CHECK(at.refused.front() == "\"../outside.log\" is no name of a run's file");
   CHECK_FALSE(fs::exists(at.folder.path("coordinator/outside.log")));
   CHECK(fs::is_empty(at.run_dir));
@@ -204,7 +204,7 @@ TEST_CASE("desk: names that lead elsewhere are refused and counted", "[transfer]
   at.run_until([&] { return at.grown.contains("logs/good.log"); });
 }
 
-TEST_CASE("desk: a node that is refused often is read slowly; limit kRefusalsFree, on its next connection too",
+TEST_CASE("file service: a node that is refused often is read slowly; limit kRefusalsFree, on its next connection too",
           "[transfer]") {
   Transfers at;
   const auto batch = [&](std::size_t count) {
@@ -218,13 +218,13 @@ TEST_CASE("desk: a node that is refused often is read slowly; limit kRefusalsFre
     at.run_until([&] { return at.refused.size() == before + count; });
     return std::chrono::steady_clock::now() - begin;
   };
-  const auto free = static_cast<std::size_t>(coordinator::FileDesk::kRefusalsFree);
+  const auto free = static_cast<std::size_t>(coordinator::FileService::kRefusalsFree);
   (void)batch(free + 1);
   // Each but the last is followed by a rest; a few may have been forgotten meanwhile.
-  CHECK(batch(free) >= (free / 2) * coordinator::FileDesk::kRest);
+  CHECK(batch(free) >= (free / 2) * coordinator::FileService::kRest);
 }
 
-TEST_CASE("desk: a link that somebody has planted is not followed", "[transfer]") {
+TEST_CASE("file service: a link that somebody has planted is not followed", "[transfer]") {
   Transfers at;
   fs::create_directories(at.folder.path("outside"));
   fs::create_directories(at.run_dir + "/logs");
@@ -245,14 +245,14 @@ TEST_CASE("desk: a link that somebody has planted is not followed", "[transfer]"
   CHECK_FALSE(fs::exists(at.folder.path("outside/rank-0000.log")));
 }
 
-TEST_CASE("desk: requests without bytes have a limit, and the next connection is served", "[transfer]") {
+TEST_CASE("file service: requests without bytes have a limit, and the next connection is served", "[transfer]") {
   Transfers at;
   {
     Stranger stranger(at);
     // More than one turn of the event loop takes, and all of them before any is done.
     transfer::Put put{"run1", "logs/a", 0, 0, transfer::checksum("run1", "logs/a", 0, {}), true};
     std::string flood;
-    for (std::size_t i = 0; i < coordinator::FileDesk::kRequestsMax + 500; ++i)
+    for (std::size_t i = 0; i < coordinator::FileService::kRequestsMax + 500; ++i)
       flood += encode_frame(FrameKind::kJson, transfer::encode(put));
     stranger.write(flood);
     stranger.put("logs/end.log", "x");
@@ -265,38 +265,39 @@ TEST_CASE("desk: requests without bytes have a limit, and the next connection is
   at.run_until([&] { return at.grown.contains("logs/good.log"); });
 }
 
-TEST_CASE("desk: who is refused too often is shown out", "[transfer]") {
+TEST_CASE("file service: who is refused too often is shown out", "[transfer]") {
   Transfers at;
   Stranger stranger(at);
-  for (std::size_t i = 0; i <= coordinator::FileDesk::kRefusalsMax; ++i) {
-    CHECK(at.desk->refused() <= coordinator::FileDesk::kRefusalsMax);
+  for (std::size_t i = 0; i <= coordinator::FileService::kRefusalsMax; ++i) {
+    CHECK(at.service->refused() <= coordinator::FileService::kRefusalsMax);
     stranger.say(transfer::encode(transfer::Query{"run1", "../x"}));
   }
   at.run_until([&] { return stranger.is_closed(); });
-  CHECK(at.desk->refused() == coordinator::FileDesk::kRefusalsMax + 1);
+  CHECK(at.service->refused() == coordinator::FileService::kRefusalsMax + 1);
 }
 
-TEST_CASE("desk: who is refused often is read slowly, and what it says then is taken all the same", "[transfer]") {
+TEST_CASE("file service: who is refused often is read slowly, and what it says then is taken all the same",
+          "[transfer]") {
   Transfers at;
   Transfers::Node& node = at.add_node("node1");
   (void)at.want(node);
   Stranger stranger(at);
   stranger.put("logs/first.log", "x");
   at.run_until([&] { return at.grown.contains("logs/first.log"); });
-  constexpr std::size_t kFree = coordinator::FileDesk::kRefusalsFree;
+  constexpr std::size_t kFree = coordinator::FileService::kRefusalsFree;
   constexpr std::size_t kSlow = 50;
   std::string said;
   for (std::size_t i = 0; i < kFree + kSlow; ++i)
     said += encode_frame(FrameKind::kJson, transfer::encode(transfer::Query{"run1", "../x"}));
   stranger.write(said);
-  at.run_until([&] { return at.desk->refused() > kFree; });
-  CHECK(at.desk->refused() < kFree + kSlow);  // The others have come with it, and wait.
-  at.run_until([&] { return at.desk->refused() == kFree + kSlow; });
+  at.run_until([&] { return at.service->refused() > kFree; });
+  CHECK(at.service->refused() < kFree + kSlow);  // The others have come with it, and wait.
+  at.run_until([&] { return at.service->refused() == kFree + kSlow; });
   stranger.put("logs/good.log", "x");
   at.run_until([&] { return at.grown.contains("logs/good.log"); });
 }
 
-TEST_CASE("desk: who breaks the protocol is shown out, and nobody else", "[transfer]") {
+TEST_CASE("file service: who breaks the protocol is shown out, and nobody else", "[transfer]") {
   Transfers at;
   Transfers::Node& node = at.add_node("node1");
   const std::string folder = at.want(node).run_dir;

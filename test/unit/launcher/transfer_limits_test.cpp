@@ -150,7 +150,8 @@ TEST_CASE("transfer: a run has no more files than it may have; limit FileSender:
   CHECK(node.warnings.size() <= agent::FileSender::kRefusedMax + 1);
 }
 
-TEST_CASE("desk: no more checkpoints are named to a node than one message may have; limit kPathsMax", "[transfer]") {
+TEST_CASE("file service: no more checkpoints are named to a node than one message may have; limit kPathsMax",
+          "[transfer]") {
   Transfers at;
   Transfers::Node& node = at.add_node("node1");
   const std::string folder = at.want(node).run_dir;
@@ -163,15 +164,16 @@ TEST_CASE("desk: no more checkpoints are named to a node than one message may ha
   std::vector<std::string> paths;
   for (std::size_t step = 2; step <= transfer::kPathsMax + 10; ++step)
     paths.push_back(fmt::format("checkpoints/step-{:012}-gen-0001", step));
-  at.desk->keep("run1", paths);
+  at.service->keep("run1", paths);
   // It is understood: what does not count goes.
   at.run_until([&] { return !fs::exists(folder + "/checkpoints/" + made.name); });
   CHECK(fs::exists(folder + "/checkpoints/" + counts.name));
 }
 
-TEST_CASE("desk: who asks for the files of all runs that there are has no more opened than may be; limit kOpenMax",
-          "[transfer]") {
-  constexpr std::size_t kMost = coordinator::FileDesk::kOpenMax;
+TEST_CASE(
+    "file service: who asks for the files of all runs that there are has no more opened than may be; limit kOpenMax",
+    "[transfer]") {
+  constexpr std::size_t kMost = coordinator::FileService::kOpenMax;
   rlimit files{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &files) == 0);
   files.rlim_cur = std::min<rlim_t>(files.rlim_max, 4 * kMost);
@@ -203,7 +205,7 @@ TEST_CASE("transfer: a checkpoint of too many files stays, and no other run lose
   const CheckpointFiles many = make_checkpoint(100, 1, 1000);
   write_checkpoint(bad, many);
   // More than questions may be open at the coordinator, each of one file.
-  for (std::size_t number = 0; number < 2 * coordinator::FileDesk::kRequestsMax; ++number)
+  for (std::size_t number = 0; number < 2 * coordinator::FileService::kRequestsMax; ++number)
     std::ofstream(fmt::format("{}/checkpoints/{}/f{}", bad, many.name, number));
   node.spool->look("run1");
   const auto says_that_it_stays = [&] {

@@ -169,18 +169,18 @@ Transfers::Transfers(storage::Quota limits) : run_dir(folder.path("coordinator/r
 
 Transfers::~Transfers() {
   nodes.clear();
-  if (desk) desk->stop();
-  desk.reset();
-  door.reset();
+  if (service) service->stop();
+  service.reset();
+  gateway.reset();
 }
 
 void Transfers::restart_desk() {
-  if (desk) desk->stop();
-  desk.reset();
-  door.reset();
-  desk = std::make_unique<coordinator::FileDesk>(
+  if (service) service->stop();
+  service.reset();
+  gateway.reset();
+  service = std::make_unique<coordinator::FileService>(
       io,
-      coordinator::FileDesk::Handlers{
+      coordinator::FileService::Handlers{
           [this](const RunId& run) {
             return knows_run && (run == "run1" || knows_all) ? std::optional(run_dir) : std::nullopt;
           },
@@ -192,14 +192,14 @@ void Transfers::restart_desk() {
       quota);
   auto listener = net::Listener::open(io, {"127.0.0.1", port});
   REQUIRE(listener.ok());
-  door = std::make_unique<net::Door>(io, std::move(listener).value());
-  port = door->port();
-  net::Door::Handlers handlers;
-  handlers.kinds[coordinator::FileDesk::kKind] = [this](std::unique_ptr<net::Visitor> visitor,
-                                                        const nlohmann::json& first) {
-    desk->take(std::move(visitor), first);
+  gateway = std::make_unique<net::Gateway>(io, std::move(listener).value());
+  port = gateway->port();
+  net::Gateway::Handlers handlers;
+  handlers.kinds[coordinator::FileService::kKind] = [this](std::unique_ptr<net::Session> session,
+                                                           const nlohmann::json& first) {
+    service->take(std::move(session), first);
   };
-  door->start(std::move(handlers));
+  gateway->start(std::move(handlers));
 }
 
 Transfers::Node& Transfers::add_node(const std::string& name) {

@@ -1,5 +1,5 @@
 #pragma once
-// A coordinator's file desk and agents' spools that talk over real sockets, with somebody in between who can
+// A coordinator's file service and agents' spools that talk over real sockets, with somebody in between who can
 // cut the line, count what passes, and turn bits over.
 
 #include <array>
@@ -15,13 +15,13 @@
 #include <boost/asio/write.hpp>
 
 #include "launcher/agent/spool.hpp"
-#include "launcher/coordinator/file_desk.hpp"
-#include "launcher/net/door.hpp"
+#include "launcher/coordinator/file_service.hpp"
+#include "launcher/net/gateway.hpp"
 #include "test/unit/common/temporary_folder.hpp"
 
 namespace sgd::test {
 
-/// Passes bytes on between an agent and the door, chunk by chunk as they come.
+/// Passes bytes on between an agent and the gateway, chunk by chunk as they come.
 class Wire {
  public:
   Wire(boost::asio::io_context& io, int port);
@@ -83,7 +83,7 @@ struct Transfers {
   void start(Node& node, const std::string& name, Incarnation incarnation = 1);
   /// The coordinator wants the run on the node: its folder is there.
   cluster::DesiredRun want(Node& node, std::vector<std::string> resume_from = {}, const RunId& run = "run1");
-  /// The coordinator's desk as after a restart.
+  /// The coordinator's service as after a restart.
   void restart_desk();
   void run_until(const std::function<bool()>& done, Duration limit = std::chrono::seconds(60));
   /// What came of Spool::fetch(); nothing yet.
@@ -108,12 +108,12 @@ struct Transfers {
   std::map<std::string, std::int64_t> grown;
   std::vector<NodeId> all_sent;  ///< Nodes that have nothing left.
   int port = 0;
-  std::unique_ptr<coordinator::FileDesk> desk;
-  std::unique_ptr<net::Door> door;
+  std::unique_ptr<coordinator::FileService> service;
+  std::unique_ptr<net::Gateway> gateway;
   std::map<std::string, Node> nodes;
 };
 
-/// A visitor who says what a test likes.
+/// A peer that sends what a test likes.
 struct Stranger {
   explicit Stranger(Transfers& transfers) : at(transfers), socket(transfers.io) {
     socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.port)});
@@ -129,7 +129,7 @@ struct Stranger {
     say(transfer::encode(put));
     chunk(bytes);
   }
-  /// The desk has closed the connection.
+  /// The service has closed the connection.
   bool is_closed() {
     boost::system::error_code error;
     std::array<char, 4096> buffer{};

@@ -146,8 +146,8 @@ TEST_CASE("transfer: the newest checkpoint goes first, and one that was supersed
     made.push_back(make_checkpoint(100 * number, 1, 50'000, static_cast<unsigned>(number)));
     write_checkpoint(folder, made.back());
   }
-  at.desk->keep("run1", {"checkpoints/" + made[2].name, "checkpoints/" + made[3].name});
-  if (GENERATE(false, true)) at.desk->settle("run1");  // The node may come when the run is over for the others.
+  at.service->keep("run1", {"checkpoints/" + made[2].name, "checkpoints/" + made[3].name});
+  if (GENERATE(false, true)) at.service->settle("run1");  // The node may come when the run is over for the others.
   node.wire->block(false);
   node.spool->look("run1");
   at.run_until([&] { return at.stored.size() == 2; });
@@ -160,7 +160,7 @@ TEST_CASE("transfer: the newest checkpoint goes first, and one that was supersed
 
 TEST_CASE("transfer: which checkpoints count is remembered for the last runs that are over, no more", "[transfer]") {
   const auto [later, sent] = GENERATE(table<std::size_t, std::size_t>(
-      {{coordinator::FileDesk::kSettledMax - 1, 1}, {coordinator::FileDesk::kSettledMax, 2}}));
+      {{coordinator::FileService::kSettledMax - 1, 1}, {coordinator::FileService::kSettledMax, 2}}));
   Transfers at;
   Transfers::Node& node = at.add_node("node1");
   node.wire->block(true);
@@ -169,12 +169,12 @@ TEST_CASE("transfer: which checkpoints count is remembered for the last runs tha
   const CheckpointFiles second = make_checkpoint(200, 1, 1'000, 2);
   write_checkpoint(folder, first);
   write_checkpoint(folder, second);
-  at.desk->keep("run1", {"checkpoints/" + second.name});
-  at.desk->settle("run1");
+  at.service->keep("run1", {"checkpoints/" + second.name});
+  at.service->settle("run1");
   for (std::size_t run = 0; run < later; ++run) {
     const RunId id = fmt::format("later{}", run);
-    at.desk->keep(id, {});
-    at.desk->settle(id);
+    at.service->keep(id, {});
+    at.service->settle(id);
   }
   node.wire->block(false);
   node.spool->look("run1");
@@ -191,7 +191,7 @@ TEST_CASE("transfer: what was kept at the coordinator stays until one that count
   write_checkpoint(folder, first);
   node.spool->look("run1");
   at.run_until([&] { return at.is_stored(first); });
-  at.desk->keep("run1", {"checkpoints/" + second.name});
+  at.service->keep("run1", {"checkpoints/" + second.name});
   CHECK(fs::exists(at.run_dir + "/checkpoints/" + first.name));
   write_checkpoint(folder, second);
   node.spool->look("run1");
@@ -260,7 +260,7 @@ TEST_CASE("transfer: a node that had no rank of the run adds nothing to it, and 
   const CheckpointFiles superseded = make_checkpoint(100, 1, 50'000);
   write_checkpoint(folder, planted);
   write_checkpoint(folder, superseded);
-  at.desk->keep("run1", {"checkpoints/" + planted.name});
+  at.service->keep("run1", {"checkpoints/" + planted.name});
   node.spool->look("run1");
   node.spool->end("run1");
   at.run_until([&] { return fs::exists(refusal_of(folder)); });
@@ -301,7 +301,7 @@ TEST_CASE("transfer: a quota refuses what is too much, and the node keeps it", "
   node.spool->look("run1");
   at.run_until([&] { return at.refused.size() == 2; });
   CHECK(at.refused.back() == "the run's files take more than 150000 bytes");
-  CHECK(at.desk->refused() == 2);
+  CHECK(at.service->refused() == 2);
   node.spool->end("run1");
   at.run_until([&] { return fs::exists(refusal_of(folder)); });
   CHECK(fs::file_size(folder + "/logs/gen-0001/rank-0002.log") == 70'000);

@@ -46,7 +46,7 @@ TEST_CASE("agent state: a machine saved at any point answers as the one that goe
       REQUIRE(words(others) == words(commands));
       REQUIRE(beside->next_wakeup() == straight.next_wakeup());
       REQUIRE(beside->was_soft() == straight.was_soft());
-      REQUIRE(beside->told() == straight.told());
+      REQUIRE(beside->last_sequence() == straight.last_sequence());
     };
     for (std::uint64_t count = 0; count < 20 + seed; ++count) next(nullptr);
     std::unique_ptr<Agent> saved = copy_of(straight);

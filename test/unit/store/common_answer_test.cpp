@@ -13,7 +13,7 @@
 
 using namespace sgd;
 using namespace std::chrono_literals;
-using coordinator::ClientDesk;
+using coordinator::ClientService;
 using coordinator::CommonAnswer;
 
 namespace {
@@ -36,7 +36,7 @@ struct Board {
                       }};
 
   void ask() {
-    answer.ask([this](const ClientDesk::Answer& answered) { told.push_back(answered.text); });
+    answer.ask([this](const ClientService::Answer& answered) { told.push_back(answered.text); });
   }
 };
 
@@ -98,7 +98,7 @@ TEST_CASE("common answer: it may end while its values are gathered") {
   answer.emplace(io, thread, 60s, [&parts] {
     return CommonAnswer::Source{[&parts] { return ++parts < 3; }, [] { return std::string(); }};
   });
-  answer->ask([](const ClientDesk::Answer&) { FAIL("nobody is told"); });
+  answer->ask([](const ClientService::Answer&) { FAIL("nobody is told"); });
   answer.reset();
   io.run();
   CHECK(parts == 1);

@@ -63,8 +63,8 @@ class RunsOfANode {
     desired.run_dir = "/runs/" + run;
     desired.resume_from = {"/runs/" + run + "/checkpoints/step-000000000010-gen-0001"};
     desired.job = nlohmann::json{{"per_worker", {{"cpus", 1}}},
-                   {"heartbeat", {{"timeout", "5s"}, {"stall_timeout", "10s"}}},
-                   {"recovery", {{"max_failures", 0}}}};
+                                 {"heartbeat", {{"timeout", "5s"}, {"stall_timeout", "10s"}}},
+                                 {"recovery", {{"max_failures", 0}}}};
     if (is_training) desired.job.edit()["training"] = {{"seed", 1}};
     if (!is_training) desired.job.edit()["command"] = {"true"};
     return desired;
@@ -109,7 +109,7 @@ class RunsOfANode {
     on(agent_event::Tick{});
     on(agent_event::CheckpointFetched{run, gone.resume_from.front(), "", false});
     if (number % 3 == 2) close_links();  // Behind its end.
-    on(agent_event::FromCoordinator{cluster::FactAck{7, agent_.told()}});
+    on(agent_event::FromCoordinator{cluster::FactAck{7, agent_.last_sequence()}});
   }
 
   /// And what a keeper and the shell answer to what follows from it.

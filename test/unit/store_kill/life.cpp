@@ -30,15 +30,15 @@ class Coordinator {
     if (!restored) return restored;
     auto listener = net::Listener::open(io_, {"127.0.0.1", life_.port});
     if (!listener) return listener.error();
-    door_ = std::make_unique<net::Door>(io_, std::move(listener).value());
-    net::Door::Handlers handlers;
+    gateway_ = std::make_unique<net::Gateway>(io_, std::move(listener).value());
+    net::Gateway::Handlers handlers;
     handlers.kinds[net::kAgentKind] = net::serve_agents(
         io_,
         [this](const NodeId& node, std::unique_ptr<net::CoordinatorLink> link) {
           shell_.add_agent(node, std::move(link));
         },
         [](const std::string&, const net::Refusal&) {});
-    door_->start(std::move(handlers));
+    gateway_->start(std::move(handlers));
     boost::asio::post(io_, [this] { go_on(); });
     io_.run();
     return {};
@@ -93,7 +93,7 @@ class Coordinator {
   Life life_;
   boost::asio::io_context io_{1};
   coordinator::CoordinatorShell shell_;
-  std::unique_ptr<net::Door> door_;
+  std::unique_ptr<net::Gateway> gateway_;
   boost::asio::steady_timer timer_{io_};
   int next_ = 0;
 };

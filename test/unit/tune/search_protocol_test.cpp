@@ -17,8 +17,8 @@ Parameters rate() {
   return test::spec_of({}).parameters;  // "lr" from 0 to 1.
 }
 
-std::string words_of(SearchTalk& talk, const std::string& line) {
-  const auto answer = talk.take(line);
+std::string words_of(SearchProtocol& protocol, const std::string& line) {
+  const auto answer = protocol.take(line);
   if (!answer.ok()) return answer.error().message;
   if (const auto* trial = std::get_if<Trial>(&answer.value()))
     return "trial " + std::to_string(trial->id) + " " + trial->values.dump();
@@ -52,26 +52,27 @@ TEST_CASE("search: what a program is told") {
 }
 
 TEST_CASE("search: answers that fit") {
-  SearchTalk talk(rate());
-  talk.on_asked({0, 1, 2});
-  CHECK(talk.owed() == std::set<TrialId>{0, 1, 2});
-  CHECK(words_of(talk, R"({"type": "trial", "trial": 1, "parameters": {"lr": 0.25}})") == R"(trial 1 {"lr":0.25})");
-  CHECK(words_of(talk, R"({"type":"trial","trial":0,"parameters":{"lr":0},"note":"more keys are nobody's harm"})") ==
-        R"(trial 0 {"lr":0})");
-  CHECK(talk.owed() == std::set<TrialId>{2});
-  CHECK(words_of(talk, R"({"type":"kill","trial":0})") == "kill 0");
-  talk.on_end(0);
-  CHECK(words_of(talk, R"({"type":"kill","trial":0})") == "kill 0");  // It crossed the end on its way.
-  CHECK(words_of(talk, R"({"type":"no_more"})") == "no more");
-  CHECK(talk.no_more());
-  CHECK(talk.owed().empty());
-  CHECK(words_of(talk, R"({"type":"no_more"})") == "no more");
+  SearchProtocol protocol(rate());
+  protocol.on_asked({0, 1, 2});
+  CHECK(protocol.owed() == std::set<TrialId>{0, 1, 2});
+  CHECK(words_of(protocol, R"({"type": "trial", "trial": 1, "parameters": {"lr": 0.25}})") == R"(trial 1 {"lr":0.25})");
+  CHECK(
+      words_of(protocol, R"({"type":"trial","trial":0,"parameters":{"lr":0},"note":"more keys are nobody's harm"})") ==
+      R"(trial 0 {"lr":0})");
+  CHECK(protocol.owed() == std::set<TrialId>{2});
+  CHECK(words_of(protocol, R"({"type":"kill","trial":0})") == "kill 0");
+  protocol.on_end(0);
+  CHECK(words_of(protocol, R"({"type":"kill","trial":0})") == "kill 0");  // It crossed the end on its way.
+  CHECK(words_of(protocol, R"({"type":"no_more"})") == "no more");
+  CHECK(protocol.no_more());
+  CHECK(protocol.owed().empty());
+  CHECK(words_of(protocol, R"({"type":"no_more"})") == "no more");
 }
 
 TEST_CASE("search: a program that begins anew may kill what the one before it gave") {
-  SearchTalk talk(rate());
-  talk.on_given(4);
-  CHECK(words_of(talk, R"({"type":"kill","trial":4})") == "kill 4");
+  SearchProtocol protocol(rate());
+  protocol.on_given(4);
+  CHECK(words_of(protocol, R"({"type":"kill","trial":4})") == "kill 4");
 }
 
 TEST_CASE("search: what a program does wrong is named") {
@@ -106,19 +107,19 @@ TEST_CASE("search: what a program does wrong is named") {
   };
   for (const Row& row : rows) {
     INFO(row.line);
-    SearchTalk talk(rate());
-    talk.on_asked({0, 1});
-    CHECK(words_of(talk, R"({"type": "trial", "trial": 0, "parameters": {"lr": 0.5}})") == R"(trial 0 {"lr":0.5})");
-    CHECK_THAT(words_of(talk, row.line), Catch::Contains(row.words));
-    CHECK(talk.owed() == std::set<TrialId>{1});
+    SearchProtocol protocol(rate());
+    protocol.on_asked({0, 1});
+    CHECK(words_of(protocol, R"({"type": "trial", "trial": 0, "parameters": {"lr": 0.5}})") == R"(trial 0 {"lr":0.5})");
+    CHECK_THAT(words_of(protocol, row.line), Catch::Contains(row.words));
+    CHECK(protocol.owed() == std::set<TrialId>{1});
   }
-  SearchTalk talk(rate());
-  talk.on_asked({0});
-  CHECK(words_of(talk, R"({"type":"no_more"})") == "no more");
-  CHECK_THAT(words_of(talk, R"({"type":"trial","trial":0,"parameters":{"lr":0.5}})"),
+  SearchProtocol protocol(rate());
+  protocol.on_asked({0});
+  CHECK(words_of(protocol, R"({"type":"no_more"})") == "no more");
+  CHECK_THAT(words_of(protocol, R"({"type":"trial","trial":0,"parameters":{"lr":0.5}})"),
              Catch::Contains("after it had said"));
-  CHECK_THAT(words_of(talk, R"({"type":"kill","trial":0})"), Catch::Contains("which it has not given"));
-  CHECK_THAT(words_of(talk, std::string(kSearchLineBytesMax + 1, ' ')), Catch::Contains("at most 65536"));
+  CHECK_THAT(words_of(protocol, R"({"type":"kill","trial":0})"), Catch::Contains("which it has not given"));
+  CHECK_THAT(words_of(protocol, std::string(kSearchLineBytesMax + 1, ' ')), Catch::Contains("at most 65536"));
 }
 
 TEST_CASE("search: bytes become lines, in whatever pieces they come") {

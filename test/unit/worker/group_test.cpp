@@ -43,12 +43,12 @@ struct Layout {
   }
 };
 
-struct Place {
+struct RankPosition {
   int node, local_rank;
 };
 
-std::vector<Place> places(const Layout& layout) {
-  std::vector<Place> result;
+std::vector<RankPosition> positions(const Layout& layout) {
+  std::vector<RankPosition> result;
   const auto hosts = static_cast<int>(layout.host_sizes.size());
   if (!layout.interleaved) {
     for (int host = 0; host < hosts; ++host) {
@@ -65,16 +65,16 @@ std::vector<Place> places(const Layout& layout) {
 }
 
 CollectiveSetup setup_of(const Layout& layout, const RankContext& context, const std::vector<Memory>& regions) {
-  const Place place = places(layout)[static_cast<std::size_t>(context.rank)];
+  const RankPosition position = positions(layout)[static_cast<std::size_t>(context.rank)];
   CollectiveSetup setup;
   setup.rank = context.rank;
   setup.world_size = context.size;
-  setup.local_rank = place.local_rank;
-  setup.local_world_size = layout.host_sizes[static_cast<std::size_t>(place.node)];
-  setup.node_rank = place.node;
+  setup.local_rank = position.local_rank;
+  setup.local_world_size = layout.host_sizes[static_cast<std::size_t>(position.node)];
+  setup.node_rank = position.node;
   setup.node_count = static_cast<int>(layout.host_sizes.size());
   setup.generation = 3;
-  setup.region_fd = regions[static_cast<std::size_t>(place.node)].fd();
+  setup.region_fd = regions[static_cast<std::size_t>(position.node)].fd();
   setup.gradient_count = 12'345;
   setup.stall_timeout = testing::kNoStall;
   setup.exchange = context.exchange;

@@ -14,7 +14,7 @@ namespace sgd::worker {
 namespace {
 
 constexpr std::size_t kLineBytes = 64;
-// Up to here a second meeting costs more than that every rank reduces everything.
+// Up to here a second barrier costs more than that every rank reduces everything.
 constexpr std::size_t kDirectBytes = std::size_t{32} << 10;
 // From here a message for others may go past the caches.
 constexpr std::size_t kStreamedBytes = std::size_t{16} << 10;
@@ -31,7 +31,7 @@ void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   for (; bytes >= kLineBytes; to += kLineBytes, from += kLineBytes, bytes -= kLineBytes)
     for (std::size_t i = 0; i < kLineBytes; i += sizeof(__m128i))
       _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
-  _mm_sfence();  // The meeting's own words do not wait for such stores.
+  _mm_sfence();  // The barrier's own words do not wait for such stores.
 #endif
   std::memcpy(to, from, bytes);
 }
@@ -55,7 +55,7 @@ std::uint64_t divide_up(std::uint64_t number, std::uint64_t by) {
 
 PeerGroup::PeerGroup(int fd, std::uint64_t token, int rank, int size, const std::vector<std::int32_t>& pids,
                      bool own_cores)
-    : region_(fd, token, size), rank_(rank), size_(size), meeting_(region_, rank, pids, own_cores) {}
+    : region_(fd, token, size), rank_(rank), size_(size), barrier_(region_, rank, pids, own_cores) {}
 
 PeerGroup::~PeerGroup() {
   region_.line(rank_).left.store(1, std::memory_order_release);
@@ -114,7 +114,7 @@ void PeerGroup::plan() {
     in_slices_ = size_ > 1;
   } else if (request_.operation == SGDC_ALL_TO_ALL) {
     slot -= sizeof(PartHead);
-    request_.count = 0;  // Differs between ranks: how many pieces is known after the first meeting.
+    request_.count = 0;  // Differs between ranks: how many pieces is known after the first barrier.
   }
   piece_count_ = slot / element_;
   pieces_ = std::max<std::uint64_t>(1, divide_up(request_.count, piece_count_));
@@ -132,7 +132,7 @@ void PeerGroup::plan_all_to_all() {
     const std::string reason = std::string(name_of_peer_operation(request_.operation)) + ": rank " +
                                std::to_string(from) + " gives rank " + std::to_string(rank_) + " " +
                                std::to_string(head.count) + " elements, and that one takes " + std::to_string(wanted);
-    meeting_.abort(reason);
+    barrier_.abort(reason);
     throw CollectiveError(reason);
   }
   pieces_ = std::max<std::uint64_t>(1, divide_up(longest, piece_count_));
@@ -146,7 +146,7 @@ bool PeerGroup::advance(Duration longest) {
   for (;;) {
     if (is_waiting_) {
       is_waiting_ = false;  // Also if it throws: what comes next tells the reason again.
-      is_waiting_ = !meeting_.pass(longest);
+      is_waiting_ = !barrier_.pass(longest);
       if (is_waiting_) return false;
       ++step_;
     }
@@ -154,7 +154,7 @@ bool PeerGroup::advance(Duration longest) {
     const auto root = static_cast<std::uint64_t>(static_cast<std::uint32_t>(request_.root)) << 32;
     const Call call{static_cast<Operation>(request_.operation), root | request_.reduction << 8 | request_.type,
                     request_.count};
-    if (meeting_.arrive(call))
+    if (barrier_.arrive(call))
       ++step_;
     else
       is_waiting_ = true;

@@ -1,8 +1,8 @@
 #pragma once
 // The operations of a C group, as steps between meetings.
 //
-// Data pass through the ranks' slots in pieces. Before meeting k a rank gives piece k and takes piece k-1; slots
-// alternate, so one meeting a piece is enough: who gives piece k+2 into the slot of piece k has passed meeting k+1, to
+// Data pass through the ranks' slots in pieces. Before barrier k a rank gives piece k and takes piece k-1; slots
+// alternate, so one barrier a piece is enough: who gives piece k+2 into the slot of piece k has passed barrier k+1, to
 // which the others came after they had taken piece k. The numbers of pieces go on from operation to operation.
 //
 // An all_reduce of a large message has three parts: a rank gives what others reduce, reduces its own slice of the
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/collective/c_api/meeting.hpp"
+#include "worker/collective/c_api/peer_barrier.hpp"
 #include "worker/collective/c_api/peer_region.hpp"
 #include "worker/collective/c_api/sgd_collective.h"
 #include "worker/collective/c_api/store_choice.hpp"
@@ -27,18 +27,18 @@ class PeerGroup {
   PeerGroup(const PeerGroup&) = delete;
   PeerGroup& operator=(const PeerGroup&) = delete;
 
-  void set_timeout(Duration timeout) { meeting_.set_timeout(timeout); }
+  void set_timeout(Duration timeout) { barrier_.set_timeout(timeout); }
   /// True if it is done. Throws CollectiveError or CollectiveMismatch; what it points to must live until it is done.
   [[nodiscard]] bool start(const SgdcRequest& request, Duration longest);
   [[nodiscard]] bool advance(Duration longest);
-  void abort(const std::string& reason) noexcept { meeting_.abort(reason); }
+  void abort(const std::string& reason) noexcept { barrier_.abort(reason); }
 
  private:
   void check(const SgdcRequest& request) const;
   void plan();
   void plan_all_to_all();
   [[nodiscard]] std::uint64_t longest_input() const;
-  /// What is done before meeting `step_`, or after the last. True if another meeting follows.
+  /// What is done before barrier `step_`, or after the last. True if another barrier follows.
   [[nodiscard]] bool step();
   [[nodiscard]] bool measured_step();
   void give(std::uint64_t piece);
@@ -70,7 +70,7 @@ class PeerGroup {
   PeerRegion region_;
   int rank_;
   int size_;
-  Meeting meeting_;
+  PeerBarrier barrier_;
   SgdcRequest request_{};
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;

@@ -26,7 +26,7 @@ constexpr std::uint32_t kLayout = 3;
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
               "The words are shared by processes.");
-static_assert(64 + sizeof(MeetingWords) <= kPageBytes);
+static_assert(64 + sizeof(PeerBarrierWords) <= kPageBytes);
 
 std::size_t whole_pages(std::size_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -93,8 +93,8 @@ PeerRegion::~PeerRegion() {
   ::munmap(base_, bytes_);
 }
 
-MeetingWords& PeerRegion::words() {
-  return *reinterpret_cast<MeetingWords*>(base_ + 64);
+PeerBarrierWords& PeerRegion::words() {
+  return *reinterpret_cast<PeerBarrierWords*>(base_ + 64);
 }
 
 PeerLine& PeerRegion::line(int rank) {

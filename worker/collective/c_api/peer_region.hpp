@@ -1,7 +1,7 @@
 #pragma once
 // The layout of the memory file that the ranks of a C group share.
 //
-//   page 0   stamp · words of the meeting · why the group was aborted
+//   page 0   stamp · words of the barrier · why the group was aborted
 //   then     a line per rank: what it does now
 //   then     per rank: two slots for what it gives, two for what it has reduced
 //
@@ -18,15 +18,15 @@ namespace sgd::worker {
 inline constexpr int kPeersMax = 1024;
 inline constexpr std::size_t kSlotBytes = std::size_t{1} << 20;
 
-/// Of MeetingWords::reason_state.
+/// Of PeerBarrierWords::reason_state.
 inline constexpr std::uint32_t kNoReason = 0;
 inline constexpr std::uint32_t kReasonBegun = 1;
 inline constexpr std::uint32_t kReasonWhole = 2;
 
 /// Words that all ranks change. `epoch` is what waiters poll and sleep on: bit 0 is "aborted", bit 1 "came for
 /// different calls", the rest counts meetings.
-struct MeetingWords {
-  alignas(64) std::atomic<std::uint64_t> arrived;  ///< Ranks in the meeting now, and above them the sum of their calls.
+struct PeerBarrierWords {
+  alignas(64) std::atomic<std::uint64_t> arrived;  ///< Ranks in the barrier now, and above them the sum of their calls.
   alignas(64) std::atomic<std::uint32_t> epoch;
   alignas(64) std::atomic<std::uint32_t> sleepers;  ///< Ranks that may be in a futex wait.
   std::atomic<std::uint32_t> reason_state;          ///< Who comes first writes `reason`, and then aborts.
@@ -52,7 +52,7 @@ class PeerRegion {
   ~PeerRegion();
 
   [[nodiscard]] int size() const { return size_; }
-  [[nodiscard]] MeetingWords& words();
+  [[nodiscard]] PeerBarrierWords& words();
   [[nodiscard]] PeerLine& line(int rank);
   /// Of kSlotBytes; `parity` is 0 or 1.
   [[nodiscard]] std::byte* given(int rank, std::size_t parity);

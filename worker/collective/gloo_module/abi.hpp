@@ -20,7 +20,7 @@ struct SgdGlooError {
 };
 
 /// What a rank says to all others at the beginning of an operation.
-struct SgdGlooVisit {
+struct SgdGlooHeader {
   std::uint32_t operation;  ///< With `first` and `second` what it came for: equal on all ranks, or nothing is done.
   std::uint32_t control;
   std::uint64_t first;
@@ -39,11 +39,11 @@ struct SgdGlooApi {
   /// Connects to all others; `addresses` has every rank's text, in rank order.
   int (*connect)(SgdGlooGroup* group, const char* const* addresses, SgdGlooError* error);
 
-  /// `all` takes every rank's visit, in rank order. Returns when every rank has called it, or all_reduce_sum().
-  int (*meet)(SgdGlooGroup* group, const SgdGlooVisit* own, SgdGlooVisit* all, SgdGlooError* error);
+  /// `all` takes every rank's header, in rank order. Returns when every rank has called it, or all_reduce_sum().
+  int (*exchange_headers)(SgdGlooGroup* group, const SgdGlooHeader* own, SgdGlooHeader* all, SgdGlooError* error);
   /// meet(), and if all came for the same, sums in place in rank order: equal bits on every rank, whatever the count.
   /// `finite` becomes 1 if all sums are, on every rank, else 0.
-  int (*all_reduce_sum)(SgdGlooGroup* group, const SgdGlooVisit* own, SgdGlooVisit* all, float* values,
+  int (*all_reduce_sum)(SgdGlooGroup* group, const SgdGlooHeader* own, SgdGlooHeader* all, float* values,
                         std::size_t count, int* finite, SgdGlooError* error);
   /// These two after a meet() in which all came for it.
   int (*broadcast)(SgdGlooGroup* group, void* bytes, std::size_t size, int root, SgdGlooError* error);

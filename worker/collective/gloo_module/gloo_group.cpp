@@ -26,17 +26,17 @@ namespace {
 
 // Slots that no collective of Gloo's uses: theirs begin at tag << 32 with a small operation number above it.
 constexpr std::uint64_t kAbortSlot = 0x7fff'ffff'ffff'fff0ull;
-constexpr std::uint64_t kVisitSlot = 0x7fff'ffff'ffff'ffe0ull;
+constexpr std::uint64_t kHeaderSlot = 0x7fff'ffff'ffff'ffe0ull;
 constexpr std::uint64_t kAnswerSlot = 0x7fff'ffff'ffff'ffd0ull;
 constexpr std::uint64_t kSumSlots = 0x6000'0000'0000'0000ull;
 
-Call call_of(const SgdGlooVisit& visit) {
-  return {static_cast<Operation>(visit.operation), visit.first, visit.second};
+Call call_of(const SgdGlooHeader& header) {
+  return {static_cast<Operation>(header.operation), header.first, header.second};
 }
 
 // Different calls have different slots: what is on its way for one never lands in another.
-std::uint64_t sum_slot(const SgdGlooVisit& visit) {
-  return kSumSlots | fingerprint(call_of(visit)) << 1;
+std::uint64_t sum_slot(const SgdGlooHeader& header) {
+  return kSumSlots | fingerprint(call_of(header)) << 1;
 }
 
 // Where among `rank`'s ends the one to `peer` is.
@@ -117,19 +117,19 @@ void GlooGroup::connect(const std::vector<std::string>& addresses) {
     if (aborted_.load()) throw std::runtime_error("aborted");
     context_->getPair(peer)->connect(unpack_address(addresses[static_cast<std::size_t>(peer)], end_of(peer, rank_)));
   }
-  visits_ = std::make_unique<SmallExchange>(context_, kVisitSlot, sizeof(SgdGlooVisit));
+  headers_ = std::make_unique<SmallExchange>(context_, kHeaderSlot, sizeof(SgdGlooHeader));
   answers_ = std::make_unique<SmallExchange>(context_, kAnswerSlot, 1);
   connected_.store(true);
   if (aborted_.load()) throw std::runtime_error("aborted");
 }
 
-void GlooGroup::send_visit(const SgdGlooVisit& own) {
-  visits_->send(&own, own.note[0] == 0 ? offsetof(SgdGlooVisit, note) : sizeof own);
+void GlooGroup::send_header(const SgdGlooHeader& own) {
+  headers_->send(&own, own.note[0] == 0 ? offsetof(SgdGlooHeader, note) : sizeof own);
 }
 
-bool GlooGroup::take_visits(SgdGlooVisit* all) {
-  visits_->wait(all);
-  const auto is_same = [all](const SgdGlooVisit& one) { return call_of(one) == call_of(all[0]); };
+bool GlooGroup::take_headers(SgdGlooHeader* all) {
+  headers_->wait(all);
+  const auto is_same = [all](const SgdGlooHeader& one) { return call_of(one) == call_of(all[0]); };
   if (std::all_of(all, all + size_, is_same)) return true;
   try {  // Nobody closes its connections before all know it.
     answer(true);
@@ -151,17 +151,17 @@ bool GlooGroup::all_said_yes() {
   return std::find(all.begin(), all.end(), 0) == all.end();
 }
 
-bool GlooGroup::meet(const SgdGlooVisit& own, SgdGlooVisit* all) {
-  send_visit(own);
-  return take_visits(all);
+bool GlooGroup::exchange_headers(const SgdGlooHeader& own, SgdGlooHeader* all) {
+  send_header(own);
+  return take_headers(all);
 }
 
-bool GlooGroup::all_reduce_sum(const SgdGlooVisit& own, SgdGlooVisit* all, float* values, std::size_t count) {
-  send_visit(own);
-  // The first values travel with the visit: the meeting costs no hop of its own.
+bool GlooGroup::all_reduce_sum(const SgdGlooHeader& own, SgdGlooHeader* all, float* values, std::size_t count) {
+  send_header(own);
+  // The first values travel with the headers: the exchange costs no hop of its own.
   DirectSum sum(context_, sum_slot(own), values, count, staging_);
   sum.begin();
-  if (!take_visits(all)) return true;
+  if (!take_headers(all)) return true;
   answer(sum.sum());  // Behind the sums, so this is no hop of its own either.
   sum.finish();
   return all_said_yes();

@@ -26,9 +26,9 @@ class GlooGroup {
   void connect(const std::vector<std::string>& addresses);
 
   /// What every rank says, in rank order. Whether all came for the same.
-  bool meet(const SgdGlooVisit& own, SgdGlooVisit* all);
+  bool exchange_headers(const SgdGlooHeader& own, SgdGlooHeader* all);
   /// meet(), and the sums if all came for the same. Whether these are finite on every rank.
-  bool all_reduce_sum(const SgdGlooVisit& own, SgdGlooVisit* all, float* values, std::size_t count);
+  bool all_reduce_sum(const SgdGlooHeader& own, SgdGlooHeader* all, float* values, std::size_t count);
   /// These two after a meet() in which all came for it.
   void broadcast(void* bytes, std::size_t size, int root);
   void all_gather(const void* bytes, const std::vector<std::size_t>& sizes, void* out);
@@ -37,8 +37,8 @@ class GlooGroup {
  private:
   class Context;
 
-  void send_visit(const SgdGlooVisit& own);
-  bool take_visits(SgdGlooVisit* all);
+  void send_header(const SgdGlooHeader& own);
+  bool take_headers(SgdGlooHeader* all);
   void answer(bool yes);
   bool all_said_yes();
 
@@ -51,7 +51,7 @@ class GlooGroup {
   std::atomic<bool> connected_{false};  // Before this, an abort has no connection to close.
   std::atomic<bool> aborted_{false};
   std::uint32_t tag_ = 0;  // Differs between neighbouring operations.
-  std::unique_ptr<SmallExchange> visits_;
+  std::unique_ptr<SmallExchange> headers_;
   std::unique_ptr<SmallExchange> answers_;
   std::vector<float> staging_;  // For sums.
 };

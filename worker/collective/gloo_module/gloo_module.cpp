@@ -55,12 +55,12 @@ int connect(SgdGlooGroup* group, const char* const* addresses, SgdGlooError* err
   return guarded(error, [&] { group->connect(std::vector<std::string>(addresses, addresses + group->size)); });
 }
 
-int meet(SgdGlooGroup* group, const SgdGlooVisit* own, SgdGlooVisit* all, SgdGlooError* error) {
-  // Ignoring whether all came for the same: the caller sees it in their visits.
-  return guarded(error, [&] { (void)group->meet(*own, all); });
+int exchange_headers(SgdGlooGroup* group, const SgdGlooHeader* own, SgdGlooHeader* all, SgdGlooError* error) {
+  // Ignoring whether all came for the same: the caller sees it in their headers.
+  return guarded(error, [&] { (void)group->exchange_headers(*own, all); });
 }
 
-int all_reduce_sum(SgdGlooGroup* group, const SgdGlooVisit* own, SgdGlooVisit* all, float* values, std::size_t count,
+int all_reduce_sum(SgdGlooGroup* group, const SgdGlooHeader* own, SgdGlooHeader* all, float* values, std::size_t count,
                    int* finite, SgdGlooError* error) {
   return guarded(error, [&] { *finite = group->all_reduce_sum(*own, all, values, count) ? 1 : 0; });
 }
@@ -86,7 +86,7 @@ constexpr SgdGlooApi kApi = {sgd::worker::kGlooAbiVersion,
                              create,
                              address,
                              connect,
-                             meet,
+                             exchange_headers,
                              all_reduce_sum,
                              broadcast,
                              all_gather,
