@@ -57,7 +57,7 @@ RunCallbacks::RunCallbacks(boost::asio::io_context& io, storage::FileThread& fil
                            const std::string& run_dir, const job::JobSpec& job, Warn warn)
     : feeds_(std::make_shared<Feeds>()), files_(files), warn_(std::move(warn)), timer_(io), limit_(io) {
   for (const nlohmann::json& callback : job.callbacks)
-    if (auto sink = make_sink(callback, run, run_dir, job.resolved))
+    if (auto sink = make_sink(callback, run, run_dir, *job.resolved))
       feeds_->feeds.emplace_back("callback " + read_or(callback, "type", ""), std::move(sink),
                                  run_dir + "/metrics.jsonl");
 }

@@ -36,7 +36,7 @@ std::optional<storage::RunOrigin> find_origin(job::LoadResult& loaded) {
   auto origin = storage::read_origin(folder.value());
   if (!origin) return error(origin.error().message);
   loaded.job->resume_from = origin.value().checkpoint;
-  loaded.job->resolved["resume_from"] = origin.value().checkpoint;
+  loaded.job->resolved.edit()["resume_from"] = origin.value().checkpoint;
   const std::string misfit = storage::fit_to_job(*loaded.job, origin.value().history);
   if (!misfit.empty()) return error(misfit);
   return std::move(origin).value();

@@ -14,6 +14,7 @@
 #include "launcher/cli/program_files.hpp"
 #include "launcher/core/claims.hpp"
 #include "launcher/core/failure.hpp"
+#include "launcher/core/stop_request.hpp"
 #include "launcher/net/embedded_link.hpp"
 #include "launcher/process/caught_signals.hpp"
 #include "launcher/process/cpu_quota.hpp"
@@ -77,7 +78,7 @@ Status LocalExperiment::open_store() {
 }
 
 Status LocalExperiment::submit() {
-  auto directory = storage::RunDirectory::create({experiment_.id, experiment_.run_dir}, experiment_.job.resolved);
+  auto directory = storage::RunDirectory::create({experiment_.id, experiment_.run_dir}, *experiment_.job.resolved);
   if (!directory) return directory.error();
   if (const Status opened = open_store(); !opened) return opened;
   if (const Status started = start_search(); !started) return started;
@@ -316,10 +317,9 @@ Json LocalExperiment::answer(const nlohmann::json& request) {
     return {{"ok", true}, {"status", std::move(status)}};
   }
   if (what == "stop") {
-    core::StopRequest stop;
-    stop.at_once = read_or(request, "at_once", false);
-    if (const double grace_s = read_or(request, "grace_s", -1.0); grace_s >= 0) stop.grace = from_seconds(grace_s);
-    coordinator_.request_stop(run, stop);
+    const auto stop = core::stop_request_of(request);
+    if (!stop) return refused_request("request", stop.error().message);
+    coordinator_.request_stop(run, stop.value());
     return {{"ok", true}};
   }
   return refused_request("request", fmt::format("unknown request \"{}\" of an experiment", what));

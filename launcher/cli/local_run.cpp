@@ -143,8 +143,8 @@ Status LocalRun::prepare() {
 }
 
 Status LocalRun::open_directory() {
-  auto directory = history_ ? storage::RunDirectory::reopen(place_, job_.resolved, *history_)
-                            : storage::RunDirectory::create(place_, job_.resolved);
+  auto directory = history_ ? storage::RunDirectory::reopen(place_, *job_.resolved, *history_)
+                            : storage::RunDirectory::create(place_, *job_.resolved);
   if (!directory) return directory.error();
   directory_ = std::move(directory).value();
   const Status linked = directory_->link_control_socket(runtime_->file("control.sock"));
@@ -243,7 +243,7 @@ void LocalRun::end() {
     console_.status("");
     if (outcome_->state == "succeeded" || outcome_->state == "interrupted" || outcome_->state == "cancelled" ||
         outcome_->state == "timed_out") {
-      console_.narrate("sgd-launch: " + end_block(*outcome_, shown_dir_, shown_dir_, job_.resolved),
+      console_.narrate("sgd-launch: " + end_block(*outcome_, shown_dir_, shown_dir_, *job_.resolved),
                        outcome_->state != "succeeded");
     } else {
       console_.block(failure_block(*outcome_, shown_dir_, shown_dir_, console_.style().color, failed_at_s_));

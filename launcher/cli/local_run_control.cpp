@@ -10,6 +10,7 @@
 #include "common/json/lenient.hpp"
 #include "launcher/cli/local_node.hpp"
 #include "launcher/cli/local_run.hpp"
+#include "launcher/core/stop_request.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -43,10 +44,9 @@ Json LocalRun::answer_status() const {
 }
 
 Json LocalRun::answer_stop(const nlohmann::json& request) {
-  core::StopRequest stop;
-  stop.at_once = request.value("at_once", false);
-  if (request.contains("grace_s")) stop.grace = from_seconds(request.at("grace_s").get<double>());
-  coordinator_.request_stop(place_.id, stop);
+  const auto stop = core::stop_request_of(request);
+  if (!stop) return refused_request("request", stop.error().message);
+  coordinator_.request_stop(place_.id, stop.value());
   return {{"ok", true}};
 }
 

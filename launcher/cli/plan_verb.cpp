@@ -88,7 +88,7 @@ int plan_verb(const std::vector<std::string>& arguments) {
     show_plan(local_plan(*loaded.job, options), as_json);
     return exit_code::kSucceeded;
   }
-  const auto answer = ask_cluster(*coordinator, {{"request", "plan"}, {"job", loaded.job->resolved}});
+  const auto answer = ask_cluster(*coordinator, {{"request", "plan"}, {"job", *loaded.job->resolved}});
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (!read_or(answer.value(), "ok", false)) return refuse(exit_code::kUsage, read_or(answer.value(), "error", ""));
   show_plan(member(answer.value(), "plan"), as_json);

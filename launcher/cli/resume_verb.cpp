@@ -46,7 +46,7 @@ int resume_on_cluster(const NamedRun& run, RunOptions& options) {
   auto tls = tls_of(run);
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
   return RemoteRun(options, *run.cluster, std::move(tls).value())
-      .submit({{"request", "resume"}, {"run", member(*answer.value(), "run")}, {"job", loaded.job->resolved}},
+      .submit({{"request", "resume"}, {"run", member(*answer.value(), "run")}, {"job", *loaded.job->resolved}},
               options.detach);
 }
 

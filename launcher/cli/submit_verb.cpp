@@ -46,11 +46,11 @@ int run_on_cluster(const RunOptions& options, const std::optional<net::Address>&
   if (!tls) return refuse(exit_code::kUsage, tls.error().message);
   RemoteRun run(options, *coordinator, std::move(tls).value());
   if (is_copied) {
-    auto copy = RunCopy::create(place.value().directory, loaded.job->resolved);
+    auto copy = RunCopy::create(place.value().directory, *loaded.job->resolved);
     if (!copy) return refuse(exit_code::kUsage, copy.error().message);
     run.copy_to(std::move(copy).value());
   }
-  return run.submit({{"job", loaded.job->resolved}}, options.detach);
+  return run.submit({{"job", *loaded.job->resolved}}, options.detach);
 }
 
 int submit_verb(const std::vector<std::string>& arguments) {

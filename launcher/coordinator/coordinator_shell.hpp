@@ -56,9 +56,13 @@ struct RunRow {
   double submitted_s = 0;  ///< Unix time.
   double finished_s = 0;   ///< Unix time; 0: it is live.
   std::string run_dir;
-  std::string summary;                         ///< As in summary.json, of an ended one.
+  std::string summary;                         ///< As in summary.json, of an ended one. Where it is left out:
+  bool has_summary_in_folder = false;          ///< read_summary() has it, which is for no event loop.
   std::optional<core::RunSnapshot> shot = {};  ///< Of a live one, without its ranks.
 };
+/// The summary of an ended one, from its folder where the row leaves it out: it waits for the disk. Where the folder
+/// tells of another end, or of nothing, it is what the row says.
+[[nodiscard]] std::string read_summary(const RunRow& row);
 
 class CoordinatorShell {
  public:

@@ -116,7 +116,7 @@ void CoordinatorShell::adopt(const core::RunDefinition& definition) {
   if (run.row.is_finished()) return;
   if (run.row.id.empty()) run.row = row_of(definition);
   storage::LineCounts& before = run.row.lines_before;
-  auto directory = storage::RunDirectory::adopt({definition.id, definition.run_dir}, definition.job.resolved, before);
+  auto directory = storage::RunDirectory::adopt({definition.id, definition.run_dir}, *definition.job.resolved, before);
   const std::string trouble = directory ? "" : directory.error().message;
   storage::LineCounts there = before;
   if (directory) there = directory.value()->lines();

@@ -4,9 +4,19 @@
 #include <tuple>
 #include <utility>
 
+#include "common/json/json_file.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
 
 namespace sgd::coordinator {
+
+std::string read_summary(const RunRow& row) {
+  if (!row.has_summary_in_folder) return row.summary;
+  nlohmann::ordered_json summary = json::read_ordered_file(row.run_dir + "/summary.json");
+  if (read_or(summary, "state", "") != row.state)  // It was told another end, and its disk had no room for that.
+    summary = {{"run", row.id}, {"state", row.state}, {"exit_code", row.exit_code}, {"wall_s", row.wall_s}};
+  return row_summary(std::move(summary));
+}
 
 std::optional<std::string> CoordinatorShell::owner_of(const RunId& id) const {
   if (const auto known = runs_.find(id); known != runs_.end()) return known->second.row.owner;
@@ -74,8 +84,9 @@ std::optional<RunRow> CoordinatorShell::run(const RunId& id) const {
   if (const auto known = runs_.find(id); known != runs_.end()) return shown(id, known->second);
   auto row = ended_trial(id);
   if (!row) return std::nullopt;
-  row->summary = read_summary(*row);
-  return shown(id, Run{nullptr, *std::move(row)});
+  auto shown_row = shown(id, Run{nullptr, *std::move(row)});
+  if (shown_row) shown_row->has_summary_in_folder = true;
+  return shown_row;
 }
 
 std::optional<std::string> CoordinatorShell::directory_of(const RunId& id) const {

@@ -5,9 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "common/json/json_file.hpp"
-#include "common/json/lenient.hpp"
-
 namespace sgd::coordinator {
 namespace {
 
@@ -42,13 +39,6 @@ std::string row_summary(nlohmann::ordered_json summary) {
     summary[key] = nullptr;
   }
   return text();
-}
-
-std::string read_summary(const storage::StoredRun& row) {
-  nlohmann::ordered_json summary = json::read_ordered_file(row.run_dir + "/summary.json");
-  if (read_or(summary, "state", "") != row.state)  // It was told another end, and its disk had no room for that.
-    summary = {{"run", row.id}, {"state", row.state}, {"exit_code", row.exit_code}, {"wall_s", row.wall_s}};
-  return row_summary(std::move(summary));
 }
 
 RunId experiment_of(const RunId& run) {

@@ -18,8 +18,6 @@ namespace sgd::coordinator {
 
 /// As text of a run's row: without what may be large.
 [[nodiscard]] std::string row_summary(nlohmann::ordered_json summary);
-/// What the folder of an ended run says; where that is not of the same end, or nothing, what the row does.
-[[nodiscard]] std::string read_summary(const storage::StoredRun& row);
 /// The run that `run` is a trial of by its id; empty: it is none.
 [[nodiscard]] RunId experiment_of(const RunId& run);
 

@@ -15,6 +15,7 @@
 #include "common/job/load.hpp"
 #include "launcher/core/experiment.hpp"
 #include "launcher/core/outcome_json.hpp"
+#include "launcher/core/stop_request.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/shipping/run_tree.hpp"
 #include "launcher/storage/checkpoint_list.hpp"
@@ -64,19 +65,6 @@ std::optional<core::TrialBase> base_of(const nlohmann::json& request, const job:
 std::string refusal_text(const Diagnostics& diagnostics) {
   constexpr std::size_t kBytesMax = 512;
   return diagnostics.items.empty() ? "" : diagnostics.items.front().text().substr(0, kBytesMax);
-}
-
-core::StopRequest stop_of(const nlohmann::json& request) {
-  core::StopRequest stop;
-  const std::string why = request.value("why", "cancelled");
-  if (why == "signal") stop.why = core::StopRequest::Why::kSignal;
-  if (why == "timeout") stop.why = core::StopRequest::Why::kTimeout;
-  stop.signal = request.value("signal", 0);
-  stop.at_once = request.value("at_once", false);
-  constexpr double kLongestGraceS = 1e9;  // A number of a client's, which is to be added to others.
-  if (request.contains("grace_s"))
-    stop.grace = from_seconds(std::clamp(request.at("grace_s").get<double>(), 0.0, kLongestGraceS));
-  return stop;
 }
 
 /// A client's name for its request, good among its owner's alone: nobody is told of, or given, another's run by it.
@@ -215,7 +203,7 @@ void RunService::submit(const Requester& who, const nlohmann::json& request, con
     auto place = storage::choose_run_place(job->name, "", runs_dir);
     if (!place) return place.error();
     place.value().is_lasting = true;
-    auto made = storage::RunDirectory::create(place.value(), job->resolved);
+    auto made = storage::RunDirectory::create(place.value(), *job->resolved);
     if (!made || files.empty()) return made;
     if (const Status kept = keep_files(who, files, place.value().directory); !kept) {
       std::error_code ignored;
@@ -403,11 +391,13 @@ Result<ClientService::FollowedRun> RunService::find_to_follow(const std::string&
   const Result<RunRow> row = find(name);
   if (!row) return row.error();
   ClientService::FollowedRun found{row.value().id, row.value().run_dir, std::nullopt, row.value().owner};
-  if (is_settled(found.id)) found.outcome = Json::parse(row.value().summary, nullptr, false);
+  if (is_settled(found.id)) found.outcome = Json::parse(read_summary(row.value()), nullptr, false);
   return found;
 }
 
 Json RunService::stop(const Requester& who, const nlohmann::json& request) {
+  const auto wanted = core::stop_request_of(request);
+  if (!wanted) return refused("request", wanted.error().message);
   const auto run = find(request.value("run", ""));
   if (!run) return refused("run", run.error().message);
   const std::string forbidden = refusal_of_change(who, run.value().id, run.value().owner);
@@ -416,7 +406,7 @@ Json RunService::stop(const Requester& who, const nlohmann::json& request) {
   const bool was_over = is_over(run.value());
   if (!was_over) {
     log_(fmt::format("run {}: asked to stop", run.value().id));
-    shell_.request_stop(run.value().id, stop_of(request));
+    shell_.request_stop(run.value().id, wanted.value());
   }
   return {{"ok", true}, {"run", run.value().id}, {"is_over", was_over}};
 }

@@ -61,7 +61,7 @@ Result<RunService::Copy> RunService::copy_of(const std::string& from, job::JobSp
     copy.misfit = storage::fit_to_job(job, copy.history);
     if (!copy.misfit.empty()) return {};
     if (const Status read = storage::add_scores(job, copy.folder, copy.history); !read) return read.error();
-    auto directory = storage::RunDirectory::reopen(place, job.resolved, copy.history);
+    auto directory = storage::RunDirectory::reopen(place, *job.resolved, copy.history);
     if (!directory) return directory.error();
     copy.directory = std::move(directory).value();
     return storage::record_resumption(*copy.directory, copy.history);
@@ -78,7 +78,7 @@ Result<RunService::Copy> RunService::begun_from(const std::string& from, job::Jo
       copy.misfit.insert(0, "\"resume_from\": ");
       return {};
     }
-    auto directory = storage::RunDirectory::create(place, job.resolved);
+    auto directory = storage::RunDirectory::create(place, *job.resolved);
     if (!directory) return directory.error();
     copy.directory = std::move(directory).value();
     auto past = storage::begin_from(origin.value(), *copy.directory);

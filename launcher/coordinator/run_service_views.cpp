@@ -24,7 +24,7 @@ Json listed(const RunRow& row) {
               {"submitted", row.submitted_s},
               {"num_workers", row.num_workers}};
   if (!row.shot) {
-    const Json summary = Json::parse(row.summary, nullptr, false);
+    const Json summary = Json::parse(read_summary(row), nullptr, false);
     for (const char* key : {"state", "exit_code", "epochs", "steps", "failures", "world_size", "wall_s"})
       one[key] = summary.is_object() ? summary.value(key, Json()) : Json();
     one["state"] = row.state;
@@ -114,11 +114,14 @@ void RunService::status(const nlohmann::json& request, const ClientService::Repl
   if (!run) return reply(refused("run", run.error().message));
   const RunRow& row = run.value();
   if (is_over(row)) {
-    const Json summary = Json::parse(row.summary, nullptr, false);
-    return reply(Json{{"ok", true},
-                      {"run_dir", row.run_dir},
-                      {"is_settled", is_settled(row.id)},
-                      {"summary", summary.is_object() ? summary : Json::object()}});
+    const auto show = [row, is_settled = is_settled(row.id)] {
+      const Json summary = Json::parse(read_summary(row), nullptr, false);
+      return text_of(Json{{"ok", true},
+                          {"run_dir", row.run_dir},
+                          {"is_settled", is_settled},
+                          {"summary", summary.is_object() ? summary : Json::object()}});
+    };
+    return answer_beside(show, reply);
   }
   const auto shot = shell_.snapshot(row.id);
   if (!shot) return reply(refused("state", "the run has not started"));

@@ -208,7 +208,7 @@ void Gateway::take(Socket socket) {
   if (has_place) return enter({std::move(socket), std::move(address)});
   if (queue_.size() >= queue_max || in_use >= allowed / 4 * 3)
     return handlers_.on_refused(peer,
-                                {RefusalKind::kTooMany, fmt::format("{} others wait before the door", queue_.size())});
+                                {RefusalKind::kTooMany, fmt::format("too many connections wait: {}", queue_.size())});
   queue_.push(std::chrono::steady_clock::now(), address, {std::move(socket), address});
   if (queue_.size() == 1) watch_queue();
 }
@@ -364,7 +364,7 @@ void Gateway::on_first(const std::shared_ptr<Session::State>& state, const Frame
   nlohmann::json first = parsed ? std::move(parsed).value() : nlohmann::json::object();
   const auto type = first.find("type");
   if (type == first.end() || !type->is_string())
-    return state->close("the first message does not say what kind of visitor it is", RefusalKind::kBadMessage);
+    return state->close("the first message does not say what kind of session it begins", RefusalKind::kBadMessage);
   const auto kind = handlers_.kinds.find(type->get<std::string>());
   if (kind == handlers_.kinds.end())
     return state->close("the first message is of a kind that nobody here serves", RefusalKind::kBadMessage);

@@ -246,7 +246,7 @@ TrialList ExperimentSpec::list() const {
 
 std::optional<ExperimentSpec> parse_experiment(const job::LoadResult& loaded, Diagnostics& diagnostics,
                                                const job::Registered& registered) {
-  const Json& job = loaded.job ? loaded.job->resolved : loaded.given.value;
+  const Json& job = loaded.job ? *loaded.job->resolved : loaded.given.value;
   if (!job.is_object() || !member(job, "tune").is_object()) return std::nullopt;
   const auto errors = [&] {
     return std::count_if(diagnostics.items.begin(), diagnostics.items.end(),

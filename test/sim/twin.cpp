@@ -106,7 +106,7 @@ struct Words {
     return fmt::format("take {} {} {}", one.run, one.from, one.to);
   }
   std::string operator()(const core::coordinator_command::ChangeJob& one) const {
-    return fmt::format("job {} {}", one.run, one.job->dump());
+    return fmt::format("job {} {}", one.run, one.job.dump());
   }
   std::string operator()(const core::coordinator_command::RecordBest& one) const {
     return fmt::format("best {} {}", one.run, one.best.dump());

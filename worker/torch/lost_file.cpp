@@ -23,7 +23,7 @@ void say_safely(const char* text) {
   say_safely("sgd-worker: data file ");
   say_safely(file.path.c_str());
   say_safely(is_cut ? " has been cut while it was in use: write changed data to another file\n"
-                    : " cannot be read any more: its disk has failed, or it was written anew meanwhile\n");
+                    : " cannot be read any more: its disk has failed, or it has been replaced\n");
   ::_exit(is_cut ? worker_exit::kUserError : worker_exit::kEnvironment);
 }
 

@@ -16,15 +16,15 @@ Lines lines_of(const std::string& keys) {
 TEST_CASE("job: a command has the settings of its processes, with defaults") {
   const test::Loaded loaded = test::load_text(R"({"command": ["true"], "process": {"role": "trainer"}})");
   REQUIRE(loaded.result.job);
-  const nlohmann::json& process = loaded.result.job->resolved.at("process");
+  const nlohmann::json& process = loaded.result.job->resolved->at("process");
   CHECK(process.at("role") == "trainer");
   CHECK(process.at("preload") == "auto");
   CHECK(process.at("cpu_bind") == "auto");
   CHECK(process.at("shutdown_timeout") == "2s");
   CHECK(process.at("tee") == "0");
   CHECK_FALSE(process.contains("rendezvous_id"));
-  CHECK(test::load_text(R"({"command": ["true"]})").result.job->resolved.contains("process"));
-  CHECK_FALSE(test::load_text(test::training_job()).result.job->resolved.contains("process"));
+  CHECK(test::load_text(R"({"command": ["true"]})").result.job->resolved->contains("process"));
+  CHECK_FALSE(test::load_text(test::training_job()).result.job->resolved->contains("process"));
 }
 
 TEST_CASE("job: what the processes of a command cannot be told") {

@@ -227,9 +227,9 @@ TEST_CASE("job: workers that compute on GPUs have one each") {
   const test::Loaded loaded = load("", "cuda");
   REQUIRE(loaded.lines.empty());
   CHECK(loaded.result.job->per_worker.gpus == 1);
-  CHECK(loaded.result.job->resolved.at("per_worker").at("gpus") == 1);
+  CHECK(loaded.result.job->resolved->at("per_worker").at("gpus") == 1);
   CHECK(load(R"("per_worker": {"gpus": 2})", "cuda").result.job->per_worker.gpus == 2);
-  CHECK_FALSE(load("", "auto").result.job->resolved.at("per_worker").contains("gpus"));
+  CHECK_FALSE(load("", "auto").result.job->resolved->at("per_worker").contains("gpus"));
   CHECK(
       load(R"("per_worker": {"gpus": 1})", "cpu").lines ==
       Lines{R"(job.json:1:25: error: "per_worker.gpus" gives workers GPUs, and "training.device" is "cpu", which uses )"

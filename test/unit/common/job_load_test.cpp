@@ -121,7 +121,7 @@ TEST_CASE("job: a place to begin is a path from the job's folder, or a word that
     const test::Loaded loaded = test::load_text(test::training_job("\"resume_from\": \"" + value + "\""));
     REQUIRE(loaded.result.job.has_value());
     check_resolved(*loaded.result.job);
-    CHECK(loaded.result.job->resolved.at("resume_from") == loaded.result.job->resume_from);
+    CHECK(loaded.result.job->resolved->at("resume_from") == loaded.result.job->resume_from);
     const std::string& found = loaded.result.job->resume_from;
     return found.starts_with(loaded.result.folder) ? "." + found.substr(loaded.result.folder.size()) : found;
   };
@@ -270,7 +270,7 @@ TEST_CASE("job: a run's own job is read again, with paths from where overrides a
       R"({"training": {"batch_size": 8, "model": {"type": "cnn"}, "dataset": {"type": "idx", "path": "p"}}})";
   const job::LoadResult first = job::load_job_file(folder.write("a/first.json", kJob), {});
   REQUIRE(first.job.has_value());
-  const std::string file = folder.write("run/job.json", first.job->resolved.dump());
+  const std::string file = folder.write("run/job.json", first.job->resolved->dump());
   CHECK(job::load_run_job(file, {}).job->resolved == first.job->resolved);
   const auto changed = job::load_run_job(file, test::overrides({"training.dataset.path=data", "training.epochs=9"}));
   REQUIRE(changed.job.has_value());
@@ -303,7 +303,7 @@ TEST_CASE("job: comments and $schema") {
       test::load_text("// A job.\n{\"$schema\": \"job.schema.json\", \"command\": [\"true\"] // Nothing.\n}");
   CHECK(loaded.lines.empty());
   REQUIRE(loaded.result.job.has_value());
-  CHECK_FALSE(loaded.result.job->resolved.contains("$schema"));
+  CHECK_FALSE(loaded.result.job->resolved->contains("$schema"));
 }
 
 }  // namespace sgd

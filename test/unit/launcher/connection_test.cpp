@@ -101,11 +101,11 @@ TEMPLATE_TEST_CASE("connection: strangers are refused with the reason", "[net]",
           "this side speaks version 1 of the protocol, the other side version 8 to 9; update this one");
   }
   SECTION("not JSON") {
-    CHECK(at.refusal(own_hello() + json_frame("{")) == "the first message does not say what kind of visitor it is");
+    CHECK(at.refusal(own_hello() + json_frame("{")) == "the first message does not say what kind of session it begins");
   }
   SECTION("a chunk for a first message") {
     CHECK(at.refusal(own_hello() + encode_frame(FrameKind::kChunk, R"({"type":"node_state"})")) ==
-          "the first message does not say what kind of visitor it is");
+          "the first message does not say what kind of session it begins");
   }
   SECTION("of no kind that is served") {
     CHECK(at.refusal(own_hello() + json_frame(cluster::encode(cluster::Beat{}))) ==
@@ -200,7 +200,7 @@ TEST_CASE(
     at.io.poll();
   }
   REQUIRE(at.run_until([&] { return !at.refused.empty(); }));
-  CHECK(at.refused == std::vector<std::string>{"1 others wait before the door"});
+  CHECK(at.refused == std::vector<std::string>{"too many connections wait: 1"});
   CHECK(at.kinds == std::vector<std::string>{"too_many"});
   held.clear();
   const test::RawPeer member = at.knock(own_hello() + state());

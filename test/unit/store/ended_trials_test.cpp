@@ -100,7 +100,11 @@ TEST_CASE("ended trials: a row that does not follow from its experiment's stays 
 
 TEST_CASE("ended trials: a summary is that of the folder, where it tells of the same end") {
   StateFolder folder;
-  storage::StoredRun row = trial(2);
+  coordinator::RunRow row;
+  row.id = "my.search.0002";
+  row.state = "succeeded";
+  row.wall_s = 10;
+  row.has_summary_in_folder = true;
   row.run_dir = folder.run("x");
   std::filesystem::create_directories(row.run_dir);
   const auto read = [&row] { return nlohmann::json::parse(coordinator::read_summary(row)); };
@@ -112,6 +116,9 @@ TEST_CASE("ended trials: a summary is that of the folder, where it tells of the 
   CHECK(read() == nlohmann::json{{"state", "succeeded"}, {"steps", 7}, {"results", nullptr}});
   write({{"state", "failed"}, {"steps", 7}});
   CHECK_FALSE(read().contains("steps"));
+  row.has_summary_in_folder = false;
+  row.summary = R"({"steps": 9})";
+  CHECK(read() == nlohmann::json{{"steps", 9}});
 }
 
 TEST_CASE("coordinator with a store: of trials that have ended no row is kept, and all of it is found") {
@@ -131,7 +138,7 @@ TEST_CASE("coordinator with a store: of trials that have ended no row is kept, a
     REQUIRE(row);
     CHECK(row->state == "succeeded");
     CHECK(row->finished_s > row->submitted_s);
-    CHECK(nlohmann::json::parse(row->summary).at("run") == "x.0007");
+    CHECK(nlohmann::json::parse(read_summary(*row)).at("run") == "x.0007");
     CHECK(world.shell().is_trial("x.0007"));
     CHECK(world.shell().is_over("x.0007"));
     CHECK_FALSE(world.shell().is_over("x.0060"));
