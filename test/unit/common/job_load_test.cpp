@@ -75,7 +75,7 @@ TEST_CASE("job: the main job, typed") {
   CHECK(training.scheduler->frequency == "epoch");
   CHECK(training.scheduler->chain ==
         std::vector<nlohmann::json>{{{"type", "step"}, {"step_size", 2}, {"gamma", 0.5}, {"frequency", "epoch"}}});
-  CHECK(job.places.at("training.dataset.path").line == 12);
+  CHECK(job.locations.at("training.dataset.path").line == 12);
 }
 
 TEST_CASE("job: defaults by kind") {

@@ -135,8 +135,8 @@ class Story {
     desired.job = nlohmann::json{{"per_worker", {{"cpus", 1}}},
                                  {"heartbeat", {{"timeout", "2s"}, {"stall_timeout", "6s"}}},
                                  {"recovery", {{"max_failures", 3}}}};
-    if (run == "training") desired.job["training"] = {{"seed", 1}};
-    if (run == "command") desired.job["command"] = {"true"};
+    if (run == "training") desired.job.edit()["training"] = {{"seed", 1}};
+    if (run == "command") desired.job.edit()["command"] = {"true"};
     return desired;
   }
 

@@ -13,7 +13,7 @@ keeper::Spawn spawn_by(const nlohmann::json& process, int local_rank, Rank rank 
   cluster::DesiredRun run;
   run.run = "r1";
   run.restart_count = 2;
-  run.job = {{"command", {"true"}}, {"process", process}};
+  run.job = nlohmann::json{{"command", {"true"}}, {"process", process}};
   keeper::Spawn spawn;
   spawn.rank = rank;
   spawn.error_file = "/own.json";

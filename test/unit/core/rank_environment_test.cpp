@@ -20,11 +20,11 @@ cluster::DesiredRun run_of(nlohmann::json process, nlohmann::json more = nlohman
   run.master_port = 4242;
   run.restart_count = 2;
   run.run_dir = "/runs/r-1";
-  run.job = {{"command", {"true"}},
+  run.job = nlohmann::json{{"command", {"true"}},
              {"process", std::move(process)},
              {"per_worker", {{"cpus", 1}}},
              {"recovery", {{"max_failures", 5}}}};
-  run.job.update(more);
+  run.job.edit().update(more);
   return run;
 }
 
@@ -60,7 +60,7 @@ TEST_CASE("rank environment: torchrun's variables") {
 
 TEST_CASE("rank environment: a training rank is told the link and who it is, and nothing of torchrun") {
   cluster::DesiredRun run = run_of({});
-  run.job = {{"training", nlohmann::json::object()}, {"env", {{"LEVEL", "high"}}}};
+  run.job = nlohmann::json{{"training", nlohmann::json::object()}, {"env", {{"LEVEL", "high"}}}};
   const keeper::Environment env = rank_environment(run, identity_of(3, 1), "/lib/python");
   CHECK(env.set.contains("SGD_TOKEN"));
   CHECK(env.set.at("LEVEL") == "high");

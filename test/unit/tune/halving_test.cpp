@@ -187,7 +187,7 @@ TEST_CASE("promotion: trials that fail, are no numbers, or pass rungs") {
 
 TEST_CASE("top part: the same as sorting, whatever comes in which order") {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    Chance chance(seed, "top part", 0);
+    KeyedRandom chance(seed, "top part", 0);
     const auto factor = static_cast<std::int64_t>(2 + chance.below(4));
     TopPart part(factor);
     std::vector<std::pair<double, TrialId>> all;

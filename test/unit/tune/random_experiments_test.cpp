@@ -123,7 +123,7 @@ class Experiment {
 
  private:
   ExperimentSpec spec_;
-  Chance chance_;
+  KeyedRandom chance_;
   std::unique_ptr<Scheduler> scheduler_;
   TrialList list_;
   std::size_t room_ = 1;

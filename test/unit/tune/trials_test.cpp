@@ -56,7 +56,7 @@ TEST_CASE("domain: all that is drawn lies in it, and is written back as it was")
     double least = 1e9;
     double most = -1e9;
     for (std::uint64_t i = 0; i < 2000; ++i) {
-      Chance chance(1, "draw", i);
+      KeyedRandom chance(1, "draw", i);
       const Json value = domain.draw(chance);
       CHECK(domain.contains(value));
       CHECK(value.is_number_integer() ==
@@ -79,7 +79,7 @@ TEST_CASE("domain: draws are even, in the logarithm where that is asked") {
     const Domain domain = domain_of(given);
     int below = 0;
     for (std::uint64_t i = 0; i < 4000; ++i) {
-      Chance chance(2, "draw", i);
+      KeyedRandom chance(2, "draw", i);
       if (domain.draw(chance).get<double>() < bound) ++below;
     }
     return below / 4000.0;
