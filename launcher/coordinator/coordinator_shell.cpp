@@ -198,9 +198,10 @@ void CoordinatorShell::follow(core::CoordinatorCommands commands) {
 }
 
 /// What an observer asks for while it is told something comes behind what is in the queue. A start of ten thousand
-/// ranks does not hold up who asks for something else.
+/// ranks does not hold up who asks for something else: what a turn has left has a turn of its own, which messages that
+/// come meanwhile do not take.
 void CoordinatorShell::drain() {
-  if (is_draining_) return;
+  if (is_draining_ || drains_later_) return;
   is_draining_ = true;
   const TimePoint until = process::monotonic_now() + kTurn;
   while (const auto item = queue_.take()) {

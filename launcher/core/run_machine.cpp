@@ -156,7 +156,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   if (generation_ == 1)
     record({{"event", "run_started"}, {"run", definition_.id}, {"num_workers", definition_.job.num_workers}}, out);
   note_resize(now, before_, left, out);
-  for (const auto& [node, record] : nodes_) send_start(node, record, out);
+  send_starts(out);
 }
 
 /// Who has left for another size and got the same one has paid for it, too: it does not ask again at once.
@@ -192,30 +192,25 @@ void RunMachine::want_generation(TimePoint now, Generation generation) {
 
 /// The whole desired state, to every node that the run touches.
 void RunMachine::send_desired(cluster::Want want, CoordinatorCommands& out) {
+  out.reserve(out.size() + nodes_.size());
+  const cluster::DesiredRun desired = desired_run(want);
   for (const auto& [node, record] : nodes_)
-    if (!record.lost) send_desired(node, record, want, out);
+    if (!record.lost) send_desired(node, record, desired, out);
 }
 
 void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want,
                               CoordinatorCommands& out) {
-  touched_.insert(node);
+  send_desired(node, record, desired_run(want), out);
+}
+
+/// What all its nodes are told alike.
+cluster::DesiredRun RunMachine::desired_run(cluster::Want want) const {
   cluster::DesiredRun desired;
   desired.run = definition_.id;
   desired.generation = desired_generation_;
   desired.uid = desired_uid_;
-  // An agent that ends does not wait for ranks that start elsewhere, if they do at all; nor does a keeper for those of
-  // a run that is paused, perhaps for good.
-  const auto view = views_.find(node);
-  const bool is_leaving = view != views_.end() && view->second.is_leaving;
-  if (want == cluster::Want::kClear && (is_leaving || is_paused_)) want = cluster::Want::kGone;
   desired.want = want;
-  if (want != cluster::Want::kClear && want != cluster::Want::kGone)
-    for (std::size_t local = 0; local < record.ranks.size(); ++local)
-      desired.ranks.push_back({record.ranks[local], static_cast<int>(local)});
-  // Also while it waits: others are given these first then, and leave it the rest.
-  desired.left_out_gpus = left_out_of(gpu_faults_, node, definition_.job.recovery.exclude_after);
   desired.world_size = placement_.world_size;
-  desired.node_rank = record.node_rank;
   desired.node_count = static_cast<int>(nodes_.size());
   if (!placement_.nodes.empty()) {
     const auto address = addresses_.find(placement_.nodes.front().node);
@@ -230,13 +225,30 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
   if (is_signal && passes_signal(definition_.job.resolved, stop_->signal)) desired.stop_signal = stop_->signal;
   if (!is_training() && !(stop_ && stop_->at_once))
     desired.clear_grace_s = to_seconds(shutdown_timeout(definition_.job.resolved));
-  const auto keeper_from = keepers_from_.find(node);
-  if (keeper_from != keepers_from_.end()) desired.keeper_from = keeper_from->second;
   desired.run_dir = definition_.run_dir;
   desired.job = definition_.job.resolved;
   desired.owner = definition_.owner;
   desired.may_be_root = definition_.may_be_root;
   if (want == cluster::Want::kRun || want == cluster::Want::kLeave) add_backend(desired);
+  return desired;
+}
+
+void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, cluster::DesiredRun desired,
+                              CoordinatorCommands& out) {
+  touched_.insert(node);
+  // An agent that ends does not wait for ranks that start elsewhere, if they do at all; nor does a keeper for those of
+  // a run that is paused, perhaps for good.
+  const auto view = views_.find(node);
+  const bool is_leaving = view != views_.end() && view->second.is_leaving;
+  if (desired.want == cluster::Want::kClear && (is_leaving || is_paused_)) desired.want = cluster::Want::kGone;
+  if (desired.want != cluster::Want::kClear && desired.want != cluster::Want::kGone)
+    for (std::size_t local = 0; local < record.ranks.size(); ++local)
+      desired.ranks.push_back({record.ranks[local], static_cast<int>(local)});
+  // Also while it waits: others are given these first then, and leave it the rest.
+  desired.left_out_gpus = left_out_of(gpu_faults_, node, definition_.job.recovery.exclude_after);
+  desired.node_rank = record.node_rank;
+  const auto keeper_from = keepers_from_.find(node);
+  if (keeper_from != keepers_from_.end()) desired.keeper_from = keeper_from->second;
   out.push_back(SendToAgent{node, std::move(desired)});
 }
 

@@ -142,6 +142,9 @@ class RunMachine : private RunState {
   void note_resize(TimePoint now, const Placement& before, Leave left, CoordinatorCommands& out);
   void send_desired(cluster::Want want, CoordinatorCommands& out);
   void send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want, CoordinatorCommands& out);
+  void send_desired(const NodeId& node, const NodeRecord& record, cluster::DesiredRun desired,
+                    CoordinatorCommands& out);
+  [[nodiscard]] cluster::DesiredRun desired_run(cluster::Want want) const;
   void decide(TimePoint now, CoordinatorCommands& out);
   void on_all_exited(TimePoint now, CoordinatorCommands& out);
 
@@ -188,6 +191,7 @@ class RunMachine : private RunState {
   void note_paused(CoordinatorCommands& out);
 
   // run_machine_ports.cpp
+  void send_starts(CoordinatorCommands& out);
   void send_start(const NodeId& node, const NodeRecord& record, CoordinatorCommands& out);
   void on_port(TimePoint now, const NodeId& node, const cluster::PortReserved& reserved, CoordinatorCommands& out);
   [[nodiscard]] bool reserves_ports(const NodeId& node) const;

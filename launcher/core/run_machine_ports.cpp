@@ -9,6 +9,14 @@
 
 namespace sgd::core {
 
+/// To all nodes of a new generation.
+void RunMachine::send_starts(CoordinatorCommands& out) {
+  if (is_training() || has_ports()) return send_desired(cluster::Want::kRun, out);
+  if (has_port_of_each(definition_.job.resolved)) return send_desired(cluster::Want::kPrepare, out);
+  const NodeId& first = ranks_.at(0).node;
+  send_start(first, nodes_.at(first), out);
+}
+
 /// Ranks of a command meet at a port of rank 0's node: until it is known, that node alone is told something. Where each
 /// rank has a port, all nodes are.
 void RunMachine::send_start(const NodeId& node, const NodeRecord& record, CoordinatorCommands& out) {

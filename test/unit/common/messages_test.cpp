@@ -214,8 +214,9 @@ TEST_CASE("fork server") {
 
 TEST_CASE("cluster: coordinator to agent") {
   using namespace cluster;
-  DesiredRun desired{"r", 2,   77, Want::kStop, {{0, 0}, {3, 1}}, 4,     1,    2,       "host", 29500, 1, {"/c"}, 30.5,
-                     10,  1.5, 2,  "/d",        {{"a", 1}},       "eva", true, {"h:1"}, {1, 2}, {"6"}};
+  DesiredRun desired{
+      "r", 2,   77, Want::kStop, {{0, 0}, {3, 1}},         4,     1,    2,       "host", 29500, 1, {"/c"}, 30.5,
+      10,  1.5, 2,  "/d",        nlohmann::json{{"a", 1}}, "eva", true, {"h:1"}, {1, 2}, {"6"}};
   const std::vector<Case<ToAgent>> cases{
       {desired,
        R"({"type":"desired_run","run":"r","generation":2,"uid":77,"want":"stop",

@@ -21,9 +21,9 @@ cluster::DesiredRun run_of(nlohmann::json process, nlohmann::json more = nlohman
   run.restart_count = 2;
   run.run_dir = "/runs/r-1";
   run.job = nlohmann::json{{"command", {"true"}},
-             {"process", std::move(process)},
-             {"per_worker", {{"cpus", 1}}},
-             {"recovery", {{"max_failures", 5}}}};
+                           {"process", std::move(process)},
+                           {"per_worker", {{"cpus", 1}}},
+                           {"recovery", {{"max_failures", 5}}}};
   run.job.edit().update(more);
   return run;
 }
