@@ -37,6 +37,7 @@ MARK = "SGD_TEST_MARK"
 def wait_for(condition, limit_s, what):
     """The first true value of condition(); fails the test, naming `what`, when the limit passes.
 
+    `what` is a text, or a function that makes it of what is there then.
     What has taken long is asked for less often, so that waiting takes little from what is waited for.
     """
     begin = time.monotonic()
@@ -46,7 +47,7 @@ def wait_for(condition, limit_s, what):
             return value
         waited = time.monotonic() - begin
         if waited > limit_s:
-            raise AssertionError(f"waited {limit_s:g} s for {what}")
+            raise AssertionError(f"waited {limit_s:g} s for {what() if callable(what) else what}")
         time.sleep(min(0.1, max(0.003, waited / 50)))
 
 

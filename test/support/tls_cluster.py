@@ -62,8 +62,11 @@ class TlsCluster(unittest.TestCase):
     def said(self, name):
         return read_file(self.path(name + ".log")).decode()
 
+    def all_said(self):
+        return "".join(f"\n{log}: {read_file(self.path(log)).decode(errors='replace')}" for log in sorted(os.listdir(self.folder)) if log.endswith(".log"))
+
     def wait_for_words(self, name, words):
-        wait_for(lambda: words in self.said(name), LIMIT_S, f"{words!r} of {name}: {self.said(name)}")
+        wait_for(lambda: words in self.said(name), LIMIT_S, lambda: f"{words!r} of {name}: {self.all_said()}")
 
     def start_coordinator(self, *options):
         self.run_verb("init", "--state-dir", self.state)
