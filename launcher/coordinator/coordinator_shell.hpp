@@ -57,7 +57,7 @@ struct RunRow {
   double finished_s = 0;   ///< Unix time; 0: it is live.
   std::string run_dir;
   std::string summary;                         ///< As in summary.json, of an ended one. Where it is left out:
-  bool has_summary_in_folder = false;          ///< read_summary() has it, which is for no event loop.
+  bool has_summary_in_folder = false;          ///< read_summary() has it, which waits for the disk.
   std::optional<core::RunSnapshot> shot = {};  ///< Of a live one, without its ranks.
 };
 /// The summary of an ended one, from its folder where the row leaves it out: it waits for the disk. Where the folder

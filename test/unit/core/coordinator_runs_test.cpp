@@ -168,3 +168,20 @@ TEST_CASE("a run's snapshot has the GPU of each rank whose driver tells of it") 
   CHECK(json.at("ranks").at(0).at("gpu") == expected);
   CHECK_FALSE(json.at("ranks").at(1).contains("gpu"));
 }
+
+TEST_CASE("all nodes of a start are told one job, not a copy each") {
+  Bench bench;
+  for (const char* node : {"a", "b", "c"}) bench.node(node, 1);
+  bench.submit("run", 3);
+  const auto first = bench.wanted("a", "run");
+  REQUIRE(first);
+  CHECK(first->job->contains("training"));
+  CHECK(first->node_rank == 0);
+  for (const char* node : {"b", "c"}) {
+    const auto other = bench.wanted(node, "run");
+    REQUIRE(other);
+    CHECK(&*other->job == &*first->job);
+    CHECK(other->ranks.size() == 1);
+    CHECK(other->node_rank != first->node_rank);
+  }
+}
