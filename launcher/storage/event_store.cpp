@@ -252,6 +252,7 @@ void EventStore::run() {
 /// Until it succeeds; false: the process ends before that.
 bool EventStore::commit(const std::vector<StoreWrite>& batch) {
   std::string said;
+  const bool was_behind = tables_->is_behind();
   for (Duration delay = kRetryFirst;; delay = std::min(2 * delay, kRetryMax)) {
     const Status status = tables_->write(batch);
     if (status) break;
@@ -263,7 +264,7 @@ bool EventStore::commit(const std::vector<StoreWrite>& batch) {
     said = status.error().message;
     if (!wait_to_retry(delay)) return false;
   }
-  if (!said.empty() && handlers_.on_recovered) handlers_.on_recovered();
+  if ((was_behind || !said.empty()) && handlers_.on_recovered) handlers_.on_recovered();
   if (!reserve_.is_there() && bytes_free(tables_->folder()) > 2 * DiskReserve::kBytes) reserve_.make();
   return true;
 }

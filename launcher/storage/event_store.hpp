@@ -48,6 +48,7 @@ class EventStore {
     std::function<void(Ticket up_to)> on_committed;
     /// Once for each different error; it is tried again until it succeeds.
     std::function<void(std::string message)> on_trouble;
+    /// After that, and after an error that tables() gave before start().
     std::function<void()> on_recovered;
     /// The answer to compact(): the log begins behind `cut->event`, or what kept it from that.
     std::function<void(Result<std::shared_ptr<const StateCut>> cut)> on_cut;

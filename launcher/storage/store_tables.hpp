@@ -50,6 +50,8 @@ class StoreTables {
   [[nodiscard]] Status set_clock_offset(Duration offset);
   /// After an error the next write() brings it.
   [[nodiscard]] Status keep_clock_offset(Duration offset);
+  /// An error of keep_clock_offset() stands.
+  [[nodiscard]] bool is_behind() const { return late_offset_.has_value(); }
   [[nodiscard]] Result<CutMark> load_cut() const;
   /// As it was at the cut.
   [[nodiscard]] Result<core::CoordinatorState> load_state() const;

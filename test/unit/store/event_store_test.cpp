@@ -283,6 +283,24 @@ TEST_CASE("event store: while nothing can be written nothing is committed, and i
   CHECK(stored(folder) == first(3));
 }
 
+TEST_CASE("event store: room that comes before the first commit ends the trouble of the start, too") {
+  const StateFolder folder;
+  Ear ear;
+  auto opened = EventStore::open(folder.state());
+  REQUIRE(opened.ok());
+  EventStore& store = *opened.value();
+  {
+    const test::FullDisk full;
+    REQUIRE_FALSE(store.tables().keep_clock_offset(Duration(5)).ok());
+  }
+  REQUIRE(store.start(ear.handlers()));
+  ear.wait_committed(store.append(at(1), closed(1)));
+  CHECK(ear.troubles().empty());
+  CHECK(ear.recoveries() == 1);
+  ear.wait_committed(store.append(at(2), closed(2)));
+  CHECK(ear.recoveries() == 1);
+}
+
 TEST_CASE("event store: it takes what is appended even when it is full, and says so") {
   const StateFolder folder;
   Ear ear;
