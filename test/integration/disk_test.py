@@ -7,14 +7,16 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from attacked import free_port
 from data import image_job, small_fashion, write_job
-from harness import AGENT, LIMIT_S, wait_for
+from harness import AGENT, LIMIT_S, read_file, wait_for
 from tls_cluster import TlsCluster
 
 
 class DiskTest(TlsCluster):
     def setUp(self):
         super().setUp()
+        self.port = free_port()
         os.mkdir(self.state)
         mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m,mode=0700", "tmpfs", self.state], capture_output=True, check=False)
         if mounted.returncode != 0:
@@ -32,7 +34,8 @@ class DiskTest(TlsCluster):
                     pass
 
     def wait_for_reserve(self):
-        wait_for(lambda: os.path.exists(self.path("state", "reserve")), LIMIT_S, "the reserve is there")
+        """Its room, too, and not its name alone."""
+        wait_for(lambda: read_file(self.path("state", "reserve")), LIMIT_S, "the reserve is there")
 
     def test_a_full_disk_keeps_nobody_from_stopping_and_starting(self):
         self.start_coordinator()
@@ -48,8 +51,7 @@ class DiskTest(TlsCluster):
         self.wait_for_reserve()
         self.kill(self.daemons[0])
         self.fill()
-        port = self.address.rsplit(":", 1)[1]
-        self.start("again", "coordinator", "--listen", f"0.0.0.0:{port}", "--state-dir", self.state)
+        self.start("again", "coordinator", "--listen", f"0.0.0.0:{self.port}", "--state-dir", self.state)
         self.wait_for_words("again", "listening on")
         self.assertEqual(json.loads(self.run_verb("ps", "--all", "--json", *there).stdout)["runs"][0]["state"], "cancelled")
         os.remove(self.path("state", "full"))
@@ -57,8 +59,7 @@ class DiskTest(TlsCluster):
         self.wait_for_reserve()
 
     def start_again(self, name):
-        port = self.address.rsplit(":", 1)[1]
-        self.start(name, "coordinator", "--listen", f"0.0.0.0:{port}", "--state-dir", self.state)
+        self.start(name, "coordinator", "--listen", f"0.0.0.0:{self.port}", "--state-dir", self.state)
         self.wait_for_words(name, "listening on")
         return json.loads(self.run_verb("ps", "--all", "--json", "--address", self.address).stdout)["runs"]
 

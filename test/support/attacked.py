@@ -7,8 +7,10 @@
 Each class prints how many attacks it has tried; the job's lines and events are checked at its end.
 """
 
+import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import socket
@@ -25,12 +27,16 @@ from installed_units import ORDINARY, InstalledUnits, can_install, ordinary_acco
 LOOP = "i=0; while [ ! -e \"$0\" ]; do i=$((i+1)); echo line $i; sleep 0.05; done; echo last $i"
 CONNECTIONS, FRAMES, FACTS = "connections_refused_total", "frames_refused_total", "facts_total"
 END_S = 20
+PORTS_FROM = 10_000
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that no connection is given by itself until somebody listens there: it is below those, where there is room."""
+    given = int(read_file("/proc/sys/net/ipv4/ip_local_port_range").split()[0])
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("0.0.0.0", random.randrange(PORTS_FROM, given) if given > PORTS_FROM else 0))
+            return probe.getsockname()[1]
 
 
 class Attacked(unittest.TestCase):

@@ -19,6 +19,7 @@ from harness import LAUNCHER, LIMIT_S, read_file, wait_for
 
 class TlsCluster(unittest.TestCase):
     launcher = LAUNCHER  # Whoever starts it.
+    port = 0             # Of a coordinator that is started again: one of free_port().
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="sgd-security-test-")
@@ -70,7 +71,7 @@ class TlsCluster(unittest.TestCase):
 
     def start_coordinator(self, *options):
         self.run_verb("init", "--state-dir", self.state)
-        self.start("coordinator", "coordinator", "--listen", "0.0.0.0:0", "--state-dir", self.state, *options)
+        self.start("coordinator", "coordinator", "--listen", f"0.0.0.0:{self.port}", "--state-dir", self.state, *options)
         found = wait_for(lambda: re.search(r"listening on 0\.0\.0\.0:(\d+)", self.said("coordinator")), LIMIT_S, "the port")
         self.address = f"127.0.0.1:{found.group(1)}"
 
