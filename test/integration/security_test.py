@@ -12,8 +12,9 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from attacked import free_port
 from attacker import HELLO, Wire
-from harness import AGENT, LAUNCHER, LIMIT_S, read_file, wait_for
+from harness import AGENT, LAUNCHER, LIMIT_S, read_file, read_lines, wait_for
 from tls_cluster import TlsCluster
 
 
@@ -149,8 +150,7 @@ class SecurityTest(TlsCluster):
     def audit(self, count, *actions):
         """Of `actions`, or of all: who asked has its answer before the line is on the disk."""
         def said():
-            path = self.path("state", "audit.jsonl")
-            lines = [json.loads(line) for line in read_file(path).splitlines()] if os.path.exists(path) else []
+            lines = read_lines(self.path("state", "audit.jsonl"))
             return [line for line in lines if not actions or line["action"] in actions]
         wait_for(lambda: len(said()) >= count, LIMIT_S, f"{count} lines of the audit log")
         return said()
@@ -179,6 +179,7 @@ class SecurityTest(TlsCluster):
         with Wire(self.address, self.path("bob", "config", "sgd-launch", "identity", "identity.pem")) as wire:
             wire.send(HELLO, {"type": "client", "version": "x"}, {"type": "request", "id": 1, "request": "submit", "job": {"nothing": 1}})
             self.assertEqual(wire.read_until("answer")["kind"], "job")
+        self.audit(10)  # The verbs below write theirs themselves.
         open_token = self.token("--role", "client", "--name", "bob")
         self.run_verb("revoke", "bob", "--state-dir", self.state)
         # Made before the name was revoked, it does not give the name back.
@@ -221,12 +222,17 @@ class SecurityTest(TlsCluster):
 
     def test_one_client_cannot_fill_the_disk(self):
         """What its ended runs take counts, as soon as it was looked at."""
+        self.port = free_port()
         self.start_coordinator("--max-bytes", "1KiB")
         self.run_verb("join", self.address, "--token-file", "-", person="eva", text=self.token("--role", "client", "--name", "eva"))
         there = ("--address", self.address)
         submit = ("submit", "--detach", "-n", 1, *there, "--", "true")
         run = self.run_verb(*submit, person="eva").stdout.strip()
         self.run_verb("stop", run, *there, person="eva")
+        coordinator = self.daemons.pop()
+        coordinator.terminate()
+        self.assertEqual(coordinator.wait(LIMIT_S), 0)
+        self.start_coordinator("--max-bytes", "1KiB")  # It looks soon after its start, and then seldom.
         wait_for(lambda: json.loads(self.run_verb("runs", "list", "--json", *there).stdout)["runs"][0]["bytes"], LIMIT_S, "the run to be looked at")
         refused = self.run_verb(*submit, person="eva", code=3)
         self.assertRegex(refused.stderr, "the runs of eva take .* of 1KiB: sgd-launch runs list shows them")
