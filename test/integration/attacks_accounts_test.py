@@ -3,8 +3,10 @@ of the account that runs the jobs. None is carried out, and the job notices none
 
 import json
 import os
+import stat
 import subprocess
 import sys
+import types
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -31,15 +33,22 @@ class AccountAttacksTest(Attacked):
 
     @staticmethod
     def is_socket(path):
-        mode = os.lstat(path).st_mode
-        return mode & 0o170000 == 0o140000
+        return stat.S_ISSOCK(AccountAttacksTest.status(path).st_mode)
+
+    @staticmethod
+    def status(path):
+        """Nobody's, and of no kind, for what has gone since it was listed."""
+        try:
+            return os.lstat(path)
+        except FileNotFoundError:
+            return types.SimpleNamespace(st_mode=0, st_uid=-1)
 
     def processes(self):
         """The daemons, and what the agent runs as root."""
         agent = self.daemons[1].pid
         with open(f"/proc/{agent}/task/{agent}/children", encoding="ascii") as file:
             keepers = [int(pid) for pid in file.read().split()]
-        root_owned = [pid for pid in keepers if os.stat(f"/proc/{pid}").st_uid == 0]
+        root_owned = [pid for pid in keepers if self.status(f"/proc/{pid}").st_uid == 0]
         return [self.daemons[0].pid, agent, *root_owned]
 
     def attack(self, name, uid, gid, spared):
@@ -75,7 +84,7 @@ class AccountAttacksTest(Attacked):
         """Runs of one account share it: what is theirs is spared."""
         uid, gid = self.units.accounts[JOBS]
         own = {os.path.join(place, name) for place, below, names in os.walk(self.folder) for name in below + names}
-        own = {path for path in own if os.lstat(path).st_uid == uid}
+        own = {path for path in own if self.status(path).st_uid == uid}
         self.assertNotEqual(own, set())
         self.attack(JOBS, uid, gid, own | {self.path("attacker")})
 

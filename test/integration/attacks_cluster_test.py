@@ -1,12 +1,12 @@
 """Attacks on who may do what in a cluster, by those who are let in a little: other accounts of the machine, nodes and clients with
 certificates, jobs. Each is refused, shows at the attacker, and is counted or written down."""
 
+import contextlib
 import json
 import os
 import pwd
 import re
 import shutil
-import socket
 import stat
 import subprocess
 import sys
@@ -14,8 +14,9 @@ import unittest
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from attacked import free_port
 from attacker import CHUNK, HELLO, Wire, checksum, frame
-from harness import AGENT, LAUNCHER, LIMIT_S, read_file, wait_for
+from harness import AGENT, LAUNCHER, LIMIT_S, read_file, read_lines, wait_for
 from installed_units import InstalledUnits, can_install
 from tls_cluster import TlsCluster
 
@@ -88,9 +89,10 @@ class LocalAccountsTest(TlsCluster):
             self.assertEqual(stat.S_IMODE(os.stat(folder).st_mode), 0o700, folder)
         for folder, _, names in os.walk(self.state):
             for name in names:
-                mode = os.stat(os.path.join(folder, name), follow_symlinks=False).st_mode
-                self.assertFalse(stat.S_IMODE(mode) & 0o077, (folder, name))
-        lines = [json.loads(line) for line in read_file(self.path("state", "audit.jsonl")).splitlines()]
+                with contextlib.suppress(FileNotFoundError):  # It was there for a moment.
+                    mode = os.stat(os.path.join(folder, name), follow_symlinks=False).st_mode
+                    self.assertFalse(stat.S_IMODE(mode) & 0o077, (folder, name))
+        lines = wait_for_lines(self.path("state", "audit.jsonl"), 2)
         self.assertEqual([(line["who"], line["uid"], line["action"]) for line in lines], [("root", 0, "submit"), ("root", 0, "stop")])
         owners = {row["owner"] for row in json.loads(self.run_verb("ps", "--all", "--json", "--address", self.address).stdout)["runs"]}
         self.assertEqual(owners, {"root"})
@@ -141,8 +143,8 @@ class LocalAccountsTest(TlsCluster):
         done = subprocess.run([self.launcher, "-n", "1", "--address", "auto", "--", "id", "-un"], env=environment, cwd=home,
                               capture_output=True, text=True, timeout=LIMIT_S, check=False, **as_account(SECOND))
         self.assertEqual((done.returncode, done.stdout), (0, f"0: {SECOND}\n"), done.stderr)
-        audit = read_file(os.path.join(home, ".local", "state", "sgd-launch", "coordinator", "audit.jsonl"))
-        self.assertEqual([(line["who"], line["uid"]) for line in map(json.loads, audit.splitlines())], [(SECOND, account.pw_uid)])
+        audit = os.path.join(home, ".local", "state", "sgd-launch", "coordinator", "audit.jsonl")
+        self.assertEqual([(line["who"], line["uid"]) for line in wait_for_lines(audit, 1)], [(SECOND, account.pw_uid)])
 
 
 class ForgottenRunsTest(TlsCluster):
@@ -239,7 +241,7 @@ class InstalledUnitsTest(TlsCluster):
         wanted = [self.path("state", *parts) for parts in (("ca", "ca.key"), ("identity", "identity.pem"), ("coordinator.db",),
                                                            ("tokens.json",), ("issued.jsonl",), ("audit.jsonl",))]
         wanted += [self.path("agent-state", *parts) for parts in (("identity", "identity.pem"), ("agent.journal",))]
-        self.assertEqual([path for path in wanted if not os.path.exists(path)], [])
+        wait_for(lambda: all(os.path.exists(path) for path in wanted), LIMIT_S, lambda: f"all files: {[*filter(os.path.exists, wanted)]}")
         wanted += [f"/proc/{daemon.pid}/{what}" for daemon in (coordinator, agent) for what in ("environ", "mem", "maps")]
         script = "id -un; for f; do if head -c 1 $f > /dev/null 2>&1; then echo read $f; else echo closed; fi; done;" \
                  f" for p in {coordinator.pid} {agent.pid}; do kill -0 $p 2> /dev/null && echo may signal $p; done;" \
@@ -282,10 +284,10 @@ class KeysTest(TlsCluster):
         self.wait_for_words("coordinator", "node n1: connected")
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def wait_for_lines(path, count):
+    """All lines, as soon as there are `count`: who asked has its answer before the line is in the audit log."""
+    wait_for(lambda: len(read_lines(path)) >= count, LIMIT_S, f"{count} lines of {path}")
+    return read_lines(path)
 
 
 def tree_of(folder):

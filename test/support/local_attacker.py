@@ -64,7 +64,7 @@ def moves(folder):
 def connects(path):
     """An answer, or a connection that stays, is one; to be shut out at once is none."""
     with socket.socket(socket.AF_UNIX) as one:
-        one.settimeout(3)
+        one.settimeout(20)
         one.connect(path)
         try:
             one.sendall(b'{"type":"status","id":1}\n')
