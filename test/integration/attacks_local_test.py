@@ -1,5 +1,6 @@
 """Attacks from the machine itself: ranks, other accounts, and a shell that leaves everything open. Each is refused, and shows at the attacker."""
 
+import contextlib
 import json
 import os
 import pwd
@@ -13,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cgroup import may_make_groups
-from harness import LAUNCHER, LIMIT_S, LaunchTest, command_of, parent_of, read_file, wait_for
+from harness import LAUNCHER, LIMIT_S, LaunchTest, command_of, parent_of, read_file, read_lines, wait_for
 from root_agent import RootAgent
 
 PERSON = "nobody"   # Who owns the runs.
@@ -62,6 +63,7 @@ while not os.path.exists(sys.argv[2] + "-end"):
     time.sleep(0.02)
 """
 HOLD = "echo link=$SGD_LINK token=$SGD_TOKEN pid=$$; until [ -e $SGD_RUN_DIR/end ]; do sleep 0.05; done"
+HELD = r"link=(\S+) token=(\S+) pid=(\S+)\n"
 
 
 def rotl(value, count):
@@ -100,8 +102,7 @@ class OwnMachineTest(LaunchTest):
     def test_a_token_is_of_no_use_outside_its_run(self):
         """Not even to the same account: only processes below the run's keeper are its ranks."""
         launch = self.start("-n", 1, "--", "sh", "-c", HOLD)
-        said = wait_for(lambda: launch.log(0).decode(), LIMIT_S, "the token")
-        found = re.search(r"link=(\S+) token=(\S+) pid=(\S+)", said).groups()
+        found = wait_for(lambda: re.search(HELD, launch.log(0).decode()), LIMIT_S, "the token").groups()
         done = subprocess.run([PYTHON, "-c", SAY_HELLO, *found], capture_output=True, text=True, timeout=LIMIT_S, check=False)
         self.assertEqual(done.stdout.strip(), "b''")
         with open(self.path("run", "end"), "w", encoding="ascii"):
@@ -193,10 +194,13 @@ class SquattedFolderTest(LaunchTest):
         wait_for(lambda: run.poll() is not None or b"token=" in read_file(os.path.join(home, "runs", "latest", "logs", "gen-0001", "rank-0000.log")),
                  LIMIT_S, "the run's rank")
         self.assertIsNone(run.poll(), run.communicate() if run.poll() is not None else "")
-        asked = start("status", "--json")
-        said, errors = asked.communicate(timeout=LIMIT_S)
-        self.assertEqual(asked.returncode, 0, errors)
-        self.assertEqual(json.loads(said)["state"], "running")
+
+        def state():
+            asked = start("status", "--json")
+            said, errors = asked.communicate(timeout=LIMIT_S)
+            self.assertEqual(asked.returncode, 0, errors)
+            return json.loads(said)["state"]
+        wait_for(lambda: state() == "running", LIMIT_S, "the run to be seen by another terminal")
         with open(os.path.join(home, "runs", "latest", "end"), "w", encoding="ascii"):
             pass
         said, errors = run.communicate(timeout=LIMIT_S)
@@ -251,8 +255,7 @@ class OtherAccountsTest(RootAgent):
         self.start_agent()
         account = pwd.getpwnam(PERSON)
         self.start("client", "-n", 1, "--address", self.address, "--", "sh", "-c", HOLD, person=PERSON)
-        self.wait_for_words("client", "token=")
-        found = re.search(r"link=(\S+) token=(\S+) pid=(\S+)", self.said("client")).groups()
+        found = wait_for(lambda: re.search(HELD, self.said("client")), LIMIT_S, "the token").groups()
         mine = os.stat(found[0])
         self.assertEqual((mine.st_uid, stat.S_IMODE(mine.st_mode)), (account.pw_uid, 0o600))
         folder = os.path.dirname(found[0])
@@ -293,14 +296,16 @@ class StrayTest(RootAgent):
 
     def end_strays(self):
         for pid in self.strays():
-            os.kill(pid, 9)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, 9)
 
     def start_agent(self):
         """As root, or as a user of no rights at all."""
         options = ["--allow-root" if self.user == 0 else "--jobs-share-account"]
         for folder, _, files in os.walk(self.path("agent")):
             for path in [folder, *(os.path.join(folder, name) for name in files)]:
-                os.lchown(path, self.user, self.user)
+                with contextlib.suppress(FileNotFoundError):  # A keeper may be at work in it.
+                    os.lchown(path, self.user, self.user)
         with open(self.path("agent.log"), "ab") as log:
             agent = subprocess.Popen([self.launcher, "agent", "--join", self.address, "--state-dir", self.path("agent"), "--slots", "2", *options],
                                      env=self.environment("daemon") | {"XDG_RUNTIME_DIR": ""}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -316,10 +321,9 @@ class StrayTest(RootAgent):
         self.start("client", "-n", 1, "--max-failures", 3, "--address", self.address, "--", PYTHON, self.script, self.name, mark,
                    person="operator")
         self.wait_for_words("client", "left one")
-        events = wait_for(lambda: [os.path.join(folder, name) for folder, _, names in os.walk(self.path("state", "runs")) for name in names
-                                   if name == "events.jsonl"], LIMIT_S, "the run's events")
-        line, = [json.loads(line) for line in read_file(events[0]).splitlines() if b'"worker_started"' in line]
-        return parent_of(line["pid"])
+        started = wait_for(lambda: [event for folder, _, _ in os.walk(self.path("state", "runs")) for event in
+                                    read_lines(os.path.join(folder, "events.jsonl")) if event["event"] == "worker_started"], LIMIT_S, "the rank's start")
+        return parent_of(started[0]["pid"])
 
     def end(self):
         with open(self.mark + "-end", "w", encoding="ascii"):
