@@ -5,6 +5,7 @@ SGD_ATTACK_CONNECTIONS (2000): how many connections at once say nothing; with 10
 """
 
 import concurrent.futures
+import contextlib
 import os
 import resource
 import subprocess
@@ -35,6 +36,15 @@ for _ in range(int(sys.argv[3])):
 print(len(held), flush=True)
 sys.stdin.read()
 """  # Source address, port, how many; until its input ends.
+
+
+def open_files(pid):
+    """What the descriptors of a process are, but those that it closes meanwhile."""
+    found = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return found
 
 
 def fact(sequence, run, generation=1, incarnation=7, rank=0, body=None):
@@ -216,7 +226,9 @@ class AttacksTest(Attacked):
         guesser = self.another_address()
         for _ in range(12):
             self.assertEqual(ask(changed(1, os.urandom(8)), guesser), "refused")
-        self.counted("many guesses from one address", CONNECTIONS, "join_too_often", lambda: ask(fresh, guesser, name="n9"), ("refused",))
+        # One failure is forgotten every six seconds: of so many tries with a good token one is too often, however slow they are.
+        self.counted("many guesses from one address", CONNECTIONS, "join_too_often",
+                     lambda: [ask(fresh, guesser, name="n1") for _ in range(12)][-1], ("refused",))
         self.verb("join", self.address, "--token-file", "-", "--identity", self.path("late"), "--name", "n9", text=fresh)
 
     def test_files_and_facts_of_a_compromised_node(self):
@@ -282,10 +294,10 @@ class AttacksTest(Attacked):
 
     def test_slow_ones(self):
         """Row 32: five seconds for the handshake with the hello, and five for the first message."""
-        def silent(wire, drip=b""):
-            with wire:
-                began_s = time.monotonic()
-                while time.monotonic() - began_s < 9:
+        def silent(connect, drip=b""):
+            began_s = time.monotonic()  # Of no later beginning than the coordinator's.
+            with connect() as wire:
+                while time.monotonic() - began_s < 11:
                     try:
                         wire.socket.settimeout(0.2)
                         while wire.socket.recv(4096):
@@ -297,18 +309,23 @@ class AttacksTest(Attacked):
                     except OSError:
                         break
                 return time.monotonic() - began_s
-        slow = [("a handshake without a byte", lambda: silent(Wire(self.address, tls=False))),
-                ("a handshake byte by byte", lambda: silent(Wire(self.address, tls=False), b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc" + bytes(90))),
-                ("no hello", lambda: silent(Wire(self.address))),
-                ("a hello byte by byte", lambda: silent(Wire(self.address), frame(HELLO | {"x": "x" * 500}))),
-                ("no first message", lambda: silent(Wire(self.address, self.n2).send(HELLO))),
-                ("a first message byte by byte", lambda: silent(Wire(self.address).send(HELLO), frame({"type": "join", "x": "x" * 500})))]
+        def plain():
+            return Wire(self.address, tls=False)
+
+        def stranger():
+            return Wire(self.address)
+        slow = [("a handshake without a byte", lambda: silent(plain)),
+                ("a handshake byte by byte", lambda: silent(plain, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc" + bytes(90))),
+                ("no hello", lambda: silent(stranger)),
+                ("a hello byte by byte", lambda: silent(stranger, frame(HELLO | {"x": "x" * 500}))),
+                ("no first message", lambda: silent(lambda: Wire(self.address, self.n2).send(HELLO))),
+                ("a first message byte by byte", lambda: silent(lambda: stranger().send(HELLO), frame({"type": "join", "x": "x" * 500})))]
         before = self.count(CONNECTIONS, "slow")
         with concurrent.futures.ThreadPoolExecutor(len(slow)) as pool:
             lasted = list(pool.map(lambda one: one[1](), slow))
         for (name, _), seconds in zip(slow, lasted):
             with self.subTest(attack=name):
-                self.assertTrue(4 < seconds < 8, seconds)
+                self.assertTrue(4.9 < seconds < 10, seconds)
                 type(self).attacks += 1
         wait_for(lambda: self.count(CONNECTIONS, "slow") >= before + len(slow), LIMIT_S, "slow ones to be counted")
 
@@ -360,7 +377,7 @@ class AttacksTest(Attacked):
     def test_without_configuration_nothing_listens_on_tcp(self):
         daemon = self.start("plain", "coordinator", "--state-dir", self.path("plain"))
         wait_for(lambda: "listening on" in self.said("plain"), LIMIT_S, "a coordinator without an identity")
-        own = {os.readlink(entry.path) for entry in os.scandir(f"/proc/{daemon.pid}/fd")}
+        own = open_files(daemon.pid)
         listening = []
         for table in ("tcp", "tcp6"):
             for line in read_file(f"/proc/{daemon.pid}/net/{table}").decode().splitlines()[1:]:
