@@ -9,17 +9,17 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from data import linear_job
-from harness import LAUNCHER, LaunchTest
+from harness import BIN_DIR, LAUNCHER, LaunchTest
 
 
 class SavingTest(LaunchTest):
     def start_without_room(self, job):
-        """Its checkpoints/ gives way to a file as soon as it is there: no save can work from then on."""
-        launch = self.start(self.write("job.json", json.dumps(job)))
-        launch.wait_for_event("worker_started")
-        os.rename(self.path("run", "checkpoints"), self.path("aside"))
-        self.write("run/checkpoints", "in the way")
-        return launch
+        """Its checkpoints/ gives way to a file in front of the first worker: no save can work from then on."""
+        there = self.path("run", "checkpoints")
+        worker = self.write("worker", f"#!/bin/sh\n[ ! -d {there} ] || {{ mv {there} {self.path('aside')}; echo in the way > {there}; }}\n"
+                                      f"exec {os.path.join(BIN_DIR, 'sgd-worker')} \"$@\"\n")
+        os.chmod(worker, 0o755)
+        return self.start(self.write("job.json", json.dumps(job)), env={"SGD_WORKER": worker})
 
     def test_success_needs_the_last_state(self):
         launch = self.start_without_room(linear_job(epochs=30, dataset={"type": "linear", "samples": 20000, "validation_samples": 10}))
