@@ -1,6 +1,7 @@
 """Attacks from the machine itself: ranks, other accounts, and a shell that leaves everything open. Each is refused, and shows at the attacker."""
 
 import contextlib
+import glob
 import json
 import os
 import pwd
@@ -173,10 +174,10 @@ class OwnMachineTest(LaunchTest):
 class SquattedFolderTest(LaunchTest):
     def test_a_folder_that_somebody_else_made_first_locks_nobody_out(self):
         """/tmp/sgd-UID of a person belongs to another one: a run finds another place, and its owner's other terminals find it there."""
-        person = STRANGER + 1
+        person = 10_000_000 + os.getpid()  # Nobody else's meanwhile, whose folder would be another test's.
         squatted = f"/tmp/sgd-{person}"
         os.mkdir(squatted, 0o777)
-        self.addCleanup(shutil.rmtree, squatted, ignore_errors=True)
+        self.addCleanup(lambda: [shutil.rmtree(path, ignore_errors=True) for path in (squatted, *glob.glob(squatted + "-*"))])
         os.chown(squatted, STRANGER, STRANGER)
         os.chmod(self.folder, 0o755)
         launcher = shutil.copy(LAUNCHER, self.path("sgd-launch"))

@@ -45,7 +45,7 @@ class Attacked(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="sgd-attacks-test-")
+        folder = tempfile.TemporaryDirectory(prefix="sgd-attacks-test-", ignore_cleanup_errors=True)  # A keeper may be at its end there.
         cls.addClassCleanup(folder.cleanup)
         cls.folder, cls.state, cls.daemons = folder.name, os.path.join(folder.name, "state"), []
         cls.addClassCleanup(cls.end_daemons)

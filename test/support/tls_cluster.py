@@ -22,7 +22,7 @@ class TlsCluster(unittest.TestCase):
     port = 0             # Of a coordinator that is started again: one of free_port().
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="sgd-security-test-")
+        folder = tempfile.TemporaryDirectory(prefix="sgd-security-test-", ignore_cleanup_errors=True)  # A keeper may be at its end there.
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
         self.state = self.path("state")
