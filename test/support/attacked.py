@@ -98,14 +98,19 @@ class Attacked(unittest.TestCase):
     def start_job(cls):
         """The job that must notice nothing."""
         cls.job = cls.start("job", "-n", 2, "--address", cls.address, "--", "sh", "-c", LOOP, cls.path("end"), split=True)
-        wait_for(lambda: b"1: line 3" in read_file(cls.path("job.out")), LIMIT_S, "the job's lines")
+        cls.wait_for_lines_of_job(3)
         cls.run_id = re.search(r"run (\S+):", cls.said("job")).group(1)
+
+    @classmethod
+    def wait_for_lines_of_job(cls, count):
+        """Of both ranks: whatever these make at their start is there then."""
+        wait_for(lambda: all(f"{rank}: line {count}\n".encode() in read_file(cls.path("job.out")) for rank in (0, 1)), LIMIT_S, "the job's lines")
 
     @classmethod
     def tearDownClass(cls):
         """Nothing has happened to the job: it ends well, without a failure, and with each of its lines once."""
         print(f"{cls.attacks} attacks", file=sys.stderr)
-        wait_for(lambda: all(f"{rank}: line 12\n".encode() in read_file(cls.path("job.out")) for rank in (0, 1)), LIMIT_S, "the job's lines")
+        cls.wait_for_lines_of_job(12)
         with open(cls.path("end"), "w", encoding="ascii"):
             pass
         assert cls.job.wait(LIMIT_S) == 0, cls.said("job")
