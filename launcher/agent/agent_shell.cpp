@@ -236,7 +236,7 @@ void AgentShell::forget_run(const RunId& run) {
   no_room_.erase(run);
   workers_.forget(run);
   link_paths_.erase(run);
-  const bool is_known = unknown_strays_.erase(run) == 0;
+  const bool is_known = !unknown_strays_.contains(run);
   if (spool_) spool_->end(run);
   boost::asio::post(io_, [this, run, is_known, keeper = std::move(keeper)] { observer_.on_run_gone(run, is_known); });
 }

@@ -157,7 +157,7 @@ class AgentShell {
   std::uint64_t keepers_made_ = 0;
   std::map<RunId, DeadKeeper> dead_keepers_;  ///< Whose strays may be to be cleared.
   std::map<RunId, std::unique_ptr<StrayClearing>> clearings_;
-  std::set<RunId> unknown_strays_;                   ///< Of which some may be left that cannot be seen.
+  std::set<RunId> unknown_strays_;                   ///< Of which some may be left that cannot be seen, for good.
   std::set<RunId> strays_;                           ///< Of a replay: to be cleared, and not said to be.
   std::set<std::pair<RunId, std::string>> fetches_;  ///< Asked for and not answered: of a replay, to be asked again.
   /// For another process or descriptor.

@@ -7,6 +7,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -322,9 +323,11 @@ class StrayTest(RootAgent):
         self.start("client", "-n", 1, "--max-failures", 3, "--address", self.address, "--", PYTHON, self.script, self.name, mark,
                    person="operator")
         self.wait_for_words("client", "left one")
-        started = wait_for(lambda: [event for folder, _, _ in os.walk(self.path("state", "runs")) for event in
-                                    read_lines(os.path.join(folder, "events.jsonl")) if event["event"] == "worker_started"], LIMIT_S, "the rank's start")
+        started = wait_for(lambda: [event for event in self.events() if event["event"] == "worker_started"], LIMIT_S, "the rank's start")
         return parent_of(started[0]["pid"])
+
+    def events(self):
+        return [event for folder, _, _ in os.walk(self.path("state", "runs")) for event in read_lines(os.path.join(folder, "events.jsonl"))]
 
     def end(self):
         with open(self.mark + "-end", "w", encoding="ascii"):
@@ -356,6 +359,27 @@ class StrayTest(RootAgent):
         self.end()
         self.wait_for_words("agent", "cannot be seen")
         self.wait_for_words("agent", "may be left")
+        self.assertNotIn("nothing of it is left", self.said("agent"))
+
+    def test_what_cannot_be_seen_is_not_forgotten_when_a_run_leaves_and_comes_back(self):
+        """A node that was silent for too long, and is drained, gives its run up; later it gets it again."""
+        self.user = STRANGER
+        agent = self.start_agent()
+        keeper = self.leave_one()
+        self.kill(agent)
+        agent = self.start_agent()
+        self.wait_for_words("agent", "this one takes over")
+        os.kill(keeper, 9)
+        wait_for(lambda: re.search("alone|beside", self.said("client")), LIMIT_S, "the second start")
+        agent.send_signal(signal.SIGSTOP)
+        self.addCleanup(agent.send_signal, signal.SIGCONT)
+        wait_for(lambda: any(event["event"] == "node_lost" for event in self.events()), LIMIT_S, "the node to be lost")
+        self.run_verb("nodes", "drain", "n1", "--address", self.address)
+        agent.send_signal(signal.SIGCONT)
+        self.wait_for_words("agent", "may be left")
+        self.run_verb("nodes", "undrain", "n1", "--address", self.address)
+        self.end()
+        wait_for(lambda: len(re.findall("may be left|nothing of it is left", self.said("agent"))) > 1, LIMIT_S, "the run's second end here")
         self.assertNotIn("nothing of it is left", self.said("agent"))
 
     @unittest.skipUnless(may_make_groups(), "no control groups can be made here")
