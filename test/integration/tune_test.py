@@ -9,7 +9,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from harness import CONFIGS, ROOT, read_file, read_lines, wait_for
-from tuning import KEEPS, SCORED, WAITS, TuneCase, linear
+from tuning import KEEPS, SCORED, WAITS, TuneCase, copying, linear
 
 
 def change_store(path, old, new):
@@ -111,9 +111,9 @@ class Experiments(TuneCase):
 
     def test_asha_stops_what_is_worse_and_says_why(self):
         scheduler = {"type": "asha", "max_epochs": 9, "reduction_factor": 3}
-        job = linear(parameters={"training.optimizer.lr": {"grid": [0.02, 0.00001, 0.00002, 0.00003]}}, scheduler=scheduler,
-                     concurrent=1)
+        job = linear(parameters={"training.optimizer.lr": {"grid": [0.001, 1e-6, 2e-6, 3e-6]}}, scheduler=scheduler, concurrent=1)
         job["training"]["epochs"] = 9
+        job["training"]["dataset"]["samples"] = 100_000  # A trial of milliseconds would be at its end before its stop arrives.
         launch = self.tune_to_end(self.job(job), "--samples", 1)
         states = {number: (row["state"], row["iteration"]) for number, row in self.table().items()}
         self.assertEqual(states[0], ("completed", 9))
@@ -142,10 +142,7 @@ class Experiments(TuneCase):
 
     def test_pbt_goes_on_from_a_better_trial_and_its_job_gives_the_same_alone(self):
         """One trial at a time, so that who is compared with whom does not depend on how fast they are."""
-        rates = {"training.optimizer.lr": {"grid": [0.01, 0.00001, 0.00002, 0.00003]}}
-        scheduler = {"type": "pbt", "interval_epochs": 2, "mutates": ["training.optimizer.lr"]}
-        job = linear(parameters=rates, samples=1, concurrent=1, scheduler=scheduler)
-        job["training"]["epochs"] = 8
+        job = copying()
         launch = self.tune_to_end(self.job(job))
         clone = launch.events("trial_cloned")[0]
         self.assertIn("/trials/0000/checkpoints/", clone["checkpoint"])
@@ -162,10 +159,7 @@ class Experiments(TuneCase):
 
     def test_pbt_gives_the_same_twice(self):
         """What is copied is the state that was compared, and not how far its donor has come since."""
-        rates = {"training.optimizer.lr": {"grid": [0.01, 0.00001, 0.00002, 0.00003]}}
-        scheduler = {"type": "pbt", "interval_epochs": 2, "mutates": ["training.optimizer.lr"]}
-        job = linear(parameters=rates, samples=1, concurrent=1, scheduler=scheduler)
-        job["training"]["epochs"] = 8
+        job = copying()
         told = []
         for folder in ("x", "y"):
             launch = self.tune("--run-dir", self.path(folder), self.job(job))
@@ -351,7 +345,7 @@ class Interruptions(TuneCase):
     def test_killed_rank_is_one_trials_failure(self):
         launch = self.tune("--run-dir", self.path("x"), self.command(WAITS, self.folder))
         self.started(launch, 2)
-        (started,) = [e for e in read_lines(self.trial(0, "events.jsonl")) if e["event"] == "worker_started"]
+        (started,) = wait_for(lambda: [e for e in read_lines(self.trial(0, "events.jsonl")) if e["event"] == "worker_started"], 60, "its event")
         os.kill(started["pid"], signal.SIGKILL)
         wait_for(lambda: launch.events("trial_ended"), 60, "the trial's end")
         self.write("go", "")

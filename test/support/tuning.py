@@ -57,6 +57,15 @@ def linear(**tune):
             "tune": whole}
 
 
+def copying():
+    """Trials that copy each other, one at a time; one of milliseconds would be at its end before the order to copy arrives."""
+    rates = {"training.optimizer.lr": {"grid": [0.001, 1e-6, 2e-6, 3e-6]}}
+    job = linear(parameters=rates, samples=1, concurrent=1, scheduler={"type": "pbt", "interval_epochs": 2, "mutates": ["training.optimizer.lr"]})
+    job["training"]["epochs"] = 8
+    job["training"]["dataset"]["samples"] = 50_000
+    return job
+
+
 class TuneCase(LaunchTest):
     def job(self, job, name="job.json"):
         return self.write(name, json.dumps(job))
