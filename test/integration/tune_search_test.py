@@ -50,7 +50,7 @@ for text in sys.stdin:
 class Searches(TuneCase):
     """Trials that a program makes: what it is told, and what becomes of the experiment when it does not do its part."""
 
-    def searching(self, fault="none", after=0, text=SCORED, arguments=(), timeout="2s", **tune):
+    def searching(self, fault="none", after=0, text=SCORED, arguments=(), timeout="50s", **tune):
         program = self.script("search.py", SEARCHES)
         search = {"type": "exec", "command": [*program, fault, str(after), self.path("told")], "timeout": timeout}
         return self.command(text, *arguments, parameters={"lr": {"uniform": [0, 1]}}, samples=5, search=search, **tune)
@@ -88,7 +88,7 @@ class Searches(TuneCase):
         self.assertIn("it owes trial 2, and has not said \"no_more\"", json.loads(read_file(self.path("x/summary.json")))["error"])
 
     def test_a_program_that_closes_its_standard_output(self):
-        self.failed("mute", "the search program has closed its standard output, and goes on", 2, timeout="50s")
+        self.failed("mute", "the search program has closed its standard output, and goes on", 2)
 
     def test_a_program_that_leaves_somebody_behind_who_writes_on(self):
         """What comes behind its end is not its word, and holds up nobody. Several times: its end may be seen before its first line, or behind it."""
@@ -96,7 +96,7 @@ class Searches(TuneCase):
         job = self.command(SCORED, parameters={"lr": {"uniform": [0, 1]}}, samples=5, search=search)
         for attempt in range(6):
             launch = self.tune("--run-dir", self.path("x"), job)
-            launch.wait(20)
+            launch.wait()
             launch.wait_until_gone()
             self.assertEqual(len(launch.events("search_failed")), 1)
             os.rename(self.path("x"), self.path(f"x-{attempt}"))
@@ -127,7 +127,7 @@ class Searches(TuneCase):
         wait_for(lambda: len([n for n in os.listdir(self.folder) if n.startswith("started-")]) >= 2, 60, "two trials")
         launch.process.kill()
         launch.wait(60)
-        launch.wait_until_gone()
+        launch.wait_until_gone(10)
         for name in ("go", "told.mended"):
             self.write(name, "")
         self.resume()
@@ -154,7 +154,7 @@ class Searches(TuneCase):
         self.assertIn("4 times without output", launch.summary()["error"])
 
     def test_a_program_that_hangs(self):
-        self.failed("hangs", "the search program has said nothing for 2s, and owes trial 2", 2)
+        self.failed("hangs", "the search program has said nothing for 5s, and owes trial 2", 2, timeout="5s")
 
     def test_a_program_that_gives_what_was_not_asked_for(self):
         self.failed("lies", "gave trial 102, which was not asked for", 2)
@@ -318,7 +318,7 @@ class OnACluster(unittest.TestCase):
 
     def test_a_program_that_nobody_hears_is_followed_by_another_one(self):
         """Its experiment has given it up meanwhile."""
-        client = self.searched(text=WAITS, timeout="1s")
+        client = self.searched(text=WAITS, timeout="5s")
         run = client.run_id()
         self.started(2)
         client.process.kill()
@@ -336,11 +336,15 @@ class OnACluster(unittest.TestCase):
         self.started(2)
         other = self.cluster.run("tune", "--resume", run)
         wait_for(lambda: "makes the trials" in other.said()[0], 60, "the other command to join")
+        (search,) = wait_for(lambda: children_of(other.process.pid, "search.py"), 60, "its search program")
+        os.kill(search, signal.SIGSTOP)  # The first command may be the last to hear of a trial, and then has nothing to say.
         self.go()
+        wait_for(lambda: f"the search program of another command makes the trials of {run} now" in client.said()[0], 60,
+                 lambda: f"the first command to be refused: {client.said()}")
+        os.kill(search, signal.SIGCONT)
         self.assertEqual(other.wait(120), 0, other.said())
         self.assertEqual(client.wait(60), 0, client.said())
         self.check_all_given_once(run)
-        self.assertIn(f"the search program of another command makes the trials of {run} now", client.said()[0])
 
     def test_a_trial_that_is_given_twice_ends_the_search(self):
         """As on one machine; what a lost connection repeats is not meant."""
