@@ -53,16 +53,16 @@ class ImageDataTest(LaunchTest):
     def test_threads_and_a_kill_change_nothing(self):
         images = image_folder(self.path("data"), counts=(("train", 100), ("val", 10)))
         dataset = {**images, "resize": "random_resized_crop", "transforms": TRANSFORMS}
-        one = self.run_to_end(self.job_on(dataset, epochs=6, loader={"threads": 0}), run_dir="one")
-        many = self.run_to_end(self.job_on(dataset, epochs=6, loader={"threads": 3, "prefetch": 7}), run_dir="many")
+        one = self.run_to_end(self.job_on(dataset, epochs=12, loader={"threads": 0}), run_dir="one")
+        many = self.run_to_end(self.job_on(dataset, epochs=12, loader={"threads": 3, "prefetch": 7}), run_dir="many")
         self.assertTrue(weights(one) == weights(many), "threads change what is learnt")
-        killed = self.start(self.job_on(dataset, epochs=6), run_dir="killed")
+        killed = self.start(self.job_on(dataset, epochs=12), run_dir="killed")
         killed.wait_for_event("epoch_finished")
         os.kill(killed.rank_pids()[1], signal.SIGKILL)
         self.assertEqual(killed.wait(), 0, killed.said())
         self.assertTrue(weights(one) == weights(killed), "a kill changes what is learnt")
         self.assertEqual(len(killed.events("recovered")), 1)
-        plain = self.run_to_end(self.job_on({**dataset, "resize": "crop"}, epochs=6), run_dir="plain")
+        plain = self.run_to_end(self.job_on({**dataset, "resize": "crop"}, epochs=12), run_dir="plain")
         self.assertFalse(weights(one) == weights(plain))
 
     def test_masks_train_a_model_for_segmentation(self):

@@ -68,7 +68,7 @@ class ModelsTest(LaunchTest):
     def test_a_kill_changes_no_bit_of_a_transformer_with_dropout(self):
         self.write("text", "".join(random.Random(1).choice("abcdefgh ") for _ in range(20000)))
         data = {"type": "tokens", "dtype": "u8", "length": 16, "train": "text", "validation": "text"}
-        job = self.job(model={**TEXT, "tied": True}, dataset=data, optimizer={"type": "adamw"}, epochs=3)
+        job = self.job(model={**TEXT, "tied": True}, dataset=data, optimizer={"type": "adamw"}, epochs=8)  # So that the kill comes before the end.
         undisturbed = self.run_to_end(job, run_dir="undisturbed")
         killed = self.start(job, run_dir="killed")
         killed.wait_for_event("epoch_finished")

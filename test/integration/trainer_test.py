@@ -243,13 +243,13 @@ class TrainerTest(ClientTest):
     def test_a_killed_worker_changes_nothing(self):
         program = self.program()
         job = self.line()
-        job["training"]["dataset"]["samples"] = 400_000
+        job["training"]["dataset"]["samples"] = 2_000_000
         self.trainer(program, job)
         program.begin("train")
         self.wait_for_worker(program, "first_step")
         os.kill([one for one in self.wait_for_worker(program, "worker_started", count=2) if one["rank"] == 1][0]["pid"], signal.SIGKILL)
         told = program.answer()
-        self.assertEqual(told["ok"]["num_samples"], 400_000, told)
+        self.assertEqual(told["ok"]["num_samples"], 2_000_000, told)
         self.wait_for_worker(program, "failure")
         self.trainer(program, job, "b")
         self.assertEqual(program.do("train", trainer="b")["train_loss"], told["ok"]["train_loss"])
