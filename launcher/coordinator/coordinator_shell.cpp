@@ -108,6 +108,11 @@ void CoordinatorShell::submit(core::RunDefinition run, std::unique_ptr<storage::
   accept(id);
 }
 
+void CoordinatorShell::when_committed(std::function<void()> then) {
+  queue_.push(std::move(then));
+  drain();
+}
+
 /// Without a store the run is the process: what it records is written at once.
 std::unique_ptr<RunRecords> CoordinatorShell::make_records(const RunId& run,
                                                            std::unique_ptr<storage::RunDirectory> directory,

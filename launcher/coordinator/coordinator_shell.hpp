@@ -106,6 +106,8 @@ class CoordinatorShell {
   /// of the run that it made: then `directory` is not used. An error: nothing was submitted.
   void submit(core::RunDefinition run, std::unique_ptr<storage::RunDirectory> directory, RunObserver observer,
               std::function<void(const Result<RunId>&)> on_accepted = {});
+  /// Calls `then` when everything that has happened so far is committed.
+  void when_committed(std::function<void()> then);
   /// Committed or on its way.
   [[nodiscard]] std::optional<RunId> run_of_request(const std::string& request_id) const;
   void request_stop(const RunId& run, const core::StopRequest& request);

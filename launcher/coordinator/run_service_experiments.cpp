@@ -50,9 +50,11 @@ void RunService::resume_experiment(const Requester& who, const RunRow& row, cons
       return refuse("job", resumed.error().message);
   if (!searcher.empty()) searchers_[id] = searcher;
   audit_.add(who, "resume", {{"run", id}}, "");
-  reply(Json{{"ok", true},
-             {"run", id},
-             {"samples", member(member(*experiment->definition().job.resolved, "tune"), "samples")}});
+  const Json answer = {{"ok", true},
+                       {"run", id},
+                       {"samples", member(member(*experiment->definition().job.resolved, "tune"), "samples")}};
+  // Whoever hears this relies on it, also when the coordinator is killed right behind it.
+  shell_.when_committed([reply, answer] { reply(answer); });
 }
 
 /// What best.json of an experiment says; the trial's job is in it.

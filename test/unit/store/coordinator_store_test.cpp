@@ -374,6 +374,21 @@ TEST_CASE(
   for (const char* run : {"x.0000", "x.0001"}) CHECK(has_ended(run));
 }
 
+TEST_CASE("coordinator with a store: that an experiment goes on is told when it is committed") {
+  World world(2, 1);
+  world.restart();
+  world.submit_experiment("x");
+  world.run_until([&] { return world.shell().is_over("x"); });
+  world.run_until_idle();
+  bool is_told = false;
+  REQUIRE(world.shell().resume_experiment("x", 3).ok());
+  world.shell().when_committed([&is_told] { is_told = true; });
+  CHECK_FALSE(is_told);
+  world.run_until([&is_told] { return is_told; });
+  world.run_until([&] { return world.shell().is_over("x.0002") && world.shell().is_over("x"); });
+  world.run_until_idle();
+}
+
 TEST_CASE("coordinator with a store: killed while an experiment is made to go on, it goes on, or has ended as before") {
   World world(2, 1);
   world.restart();
