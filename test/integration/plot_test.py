@@ -6,12 +6,13 @@ import subprocess
 import sys
 import unittest
 import zlib
+from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cluster import Cluster
 from data import linear_job, write_job
 from event_files import event_file, events
-from harness import LAUNCHER, LIMIT_S, LaunchTest, read_file, wait_for
+from harness import LAUNCHER, LIMIT_S, LaunchTest, read_file
 
 RANK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "reporting_rank.py")
 
@@ -94,7 +95,8 @@ class PlotTest(LaunchTest):
         self.assertIn("--as needs --to DIR", self.verb("metrics", "--as", "csv", launch.run_dir, expect=2))
 
     def test_on_a_cluster(self):
-        with Cluster({"n1": 1}) as cluster:
+        os.mkdir(self.path("tmp"))
+        with Cluster({"n1": 1}) as cluster, mock.patch.dict(os.environ, TMPDIR=self.path("tmp")):
             client = cluster.run("-n", 1, write_job(self.path("job.json"), linear_job(epochs=3)))
             client.wait_and_say(0)
             self.check_forms(lambda form: self.assertEqual(cluster.run("metrics", "--to", self.path("out"), "--as", form, client.run_id()).wait(), 0),
@@ -104,7 +106,7 @@ class PlotTest(LaunchTest):
             self.assertIn("val_loss: ", plot.said()[1])
             left = cluster.run("plot", client.run_id(), "loss")
             self.assertIn("known are ", left.wait_and_say(2))
-            wait_for(lambda: not [name for name in os.listdir("/tmp") if name.startswith("sgd-metrics-")], LIMIT_S, "the fetched files to go")
+            self.assertEqual(os.listdir(self.path("tmp")), [], "fetched files are left")
 
 
 if __name__ == "__main__":

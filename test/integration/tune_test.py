@@ -113,7 +113,7 @@ class Experiments(TuneCase):
         scheduler = {"type": "asha", "max_epochs": 9, "reduction_factor": 3}
         job = linear(parameters={"training.optimizer.lr": {"grid": [0.001, 1e-6, 2e-6, 3e-6]}}, scheduler=scheduler, concurrent=1)
         job["training"]["epochs"] = 9
-        job["training"]["dataset"]["samples"] = 100_000  # A trial of milliseconds would be at its end before its stop arrives.
+        job["training"]["dataset"]["samples"] = 40_000  # A trial of milliseconds would be at its end before its stop arrives.
         launch = self.tune_to_end(self.job(job), "--samples", 1)
         states = {number: (row["state"], row["iteration"]) for number, row in self.table().items()}
         self.assertEqual(states[0], ("completed", 9))

@@ -62,7 +62,7 @@ def copying():
     rates = {"training.optimizer.lr": {"grid": [0.001, 1e-6, 2e-6, 3e-6]}}
     job = linear(parameters=rates, samples=1, concurrent=1, scheduler={"type": "pbt", "interval_epochs": 2, "mutates": ["training.optimizer.lr"]})
     job["training"]["epochs"] = 8
-    job["training"]["dataset"]["samples"] = 50_000
+    job["training"]["dataset"]["samples"] = 20_000
     return job
 
 
