@@ -9,14 +9,17 @@ that a rank sends is kept in `messages` with its rank and arrival time. Standard
 import argparse
 import array
 import ctypes
+import fcntl
 import json
 import os
 import selectors
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 REGION_BYTES = 64 << 20
@@ -181,6 +184,10 @@ class FakeAgent:
         for rank in self.ranks:
             if rank.sock:
                 self.send(rank.rank, message)
+
+    def has_been_read(self):
+        """All that was sent, by every rank."""
+        return not any(struct.unpack("i", fcntl.ioctl(rank.sock, termios.TIOCOUTQ, bytes(4)))[0] for rank in self.ranks)
 
     def of_type(self, kind, rank=None):
         return [m for m in self.messages if m["type"] == kind and (rank is None or m["rank"] == rank)]

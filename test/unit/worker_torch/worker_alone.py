@@ -423,6 +423,7 @@ class Failures(WorkerTest):
         for nodes in (1, 2):
             agent = self.agent(linear_job(2, 32), 2, nodes=nodes, job_of=lambda rank: linear_job(2, 32 if rank == 0 else 64))
             agent.start()
+            agent.run(until=lambda a: len(a.of_type("first_step")) == 2)
             self.assertEqual(agent.run(timeout=15), [1, 1])  # Not the time-out of 20 s.
             for failed in agent.of_type("failed"):
                 self.assertIn("rank 0 to all_reduce (average of gradients), rank 1 to agree", failed["message"])

@@ -131,7 +131,7 @@ class Failures(DeviceTest):
         agent = self.agent(on_device(job), 2)
         agent.start()
         for number, at_step in enumerate((100, 350, 600)):
-            self.assertEqual(sorted(kill_at_step(agent, at_step, rank=number % 2)), [-9, 75])
+            self.assertEqual(sorted(kill_at_step(agent, at_step, rank=number % 2, copied=True)), [-9, 75])
             agent = self.next_generation(on_device(job), agent)
             agent.start()
             agent.run(until=lambda a: len(a.of_type("ready")) == 2)

@@ -9,11 +9,10 @@ import json
 import os
 import struct
 import sys
-import time
 import unittest
 
 import worker_alone
-from worker_alone import image_job, linear_job, read_tensors, write_images
+from worker_alone import FakeAgent, image_job, linear_job, read_tensors, write_images
 from worker_loop import loop_job
 from worker_plugin import library
 from worker_recovery import RecoveryTest, kill_at_step
@@ -83,7 +82,9 @@ class Epochs(RecoveryTest):
         agent.start()
         agent.run(until=lambda a: len(a.of_type("report")) == 2)
         agent.send_all({"type": "stop_at_epoch"})
-        time.sleep(0.5)  # Until both have it.
+        agent.run(until=FakeAgent.has_been_read)
+        before = len(agent.messages)  # A link obeys what it has read before it tells the next time that it is there.
+        agent.run(until=lambda a: all(sum(m["rank"] == rank for m in a.messages[before:]) >= 2 for rank in (0, 1)))
         writer = os.open(fifo, os.O_WRONLY)
         self.addCleanup(os.close, writer)
         self.assertEqual(agent.run(), [76, 76])

@@ -241,7 +241,7 @@ class Everything(RecoveryTest):
         agent.start()
         sources = set()
         for at_step in (40, 130, 290, 500):
-            self.assertEqual(sorted(kill_at_step(agent, at_step)), [-9, 75])
+            self.assertEqual(sorted(kill_at_step(agent, at_step, copied=True)), [-9, 75])
             agent = self.next_generation(job, agent)
             agent.start()
             agent.run(until=lambda a: len(a.of_type("ready")) == 2)
