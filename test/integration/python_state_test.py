@@ -15,7 +15,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import harness
-from harness import CACHE, ROOT, TESTS_PYTHON, wait_for
+from harness import CACHE, LIMIT_S, ROOT, TESTS_PYTHON, wait_for
 
 PYTHON = "/usr/bin/python3"
 PEERS_PYTHON = os.environ.get("SGD_PEERS_PYTHON") or os.path.join(CACHE, "peers", "bin", "python3")
@@ -38,6 +38,7 @@ SCRIPT = """
 import array, hashlib, os, random, sys, time
 import sgd_launch
 rank, steps, pause = int(os.environ["RANK"]), int(sys.argv[1]), float(sys.argv[2])
+go = sys.argv[3] if len(sys.argv) > 3 else sys.argv[0]  # The file without which nobody comes much further than half of the steps.
 random.seed(rank)
 state = sgd_launch.State(numbers=array.array("d", bytes(80000)), epoch=0, step=0)
 print("restored", state.restore(), state.step, flush=True)
@@ -46,13 +47,34 @@ while state.step < steps:
     time.sleep(pause)
     state.step += 1
     state.epoch = state.step // 100
+    if state.step % 50 == 0:  # Before commit(): whoever is killed between the two reports again.
+        sgd_launch.report(value=state.step + rank)
     state.commit()
     if sgd_launch.should_stop():
         print("stopped", state.step, flush=True)
         break
-    if state.step % 50 == 0:
-        sgd_launch.report(value=state.step + rank)
+    while state.step >= steps // 2 and not os.path.exists(go):
+        time.sleep(0.001)
 print("end", state.step, hashlib.sha256(state.numbers.tobytes() + random.random().hex().encode()).hexdigest(), flush=True)
+"""
+
+# So that nobody waits for a rank that is only slow.
+MEET = """
+import os, time
+def meet(name):
+    open(name + os.environ["RANK"], "w").close()
+    while not all(os.path.exists(name + rank) for rank in "01"):
+        time.sleep(0.001)
+"""
+
+# In the place of commit(): rank 1 calls it once.
+LATE = """
+    if rank == 0 or state.step < 2:
+        state.commit()
+    if state.step == 1:
+        meet("committed")
+    if rank == 1 and state.step == 2:
+        time.sleep(60)
 """
 
 DDP = """
@@ -89,7 +111,8 @@ class PythonState(harness.LaunchTest):
                           run_dir=run_dir, env={"PYTHONPATH": MODULES})
 
     def kill_at_random(self, launch, kills, longest_s, draw):
-        """One rank of each generation, some time after all have made their first step."""
+        """One rank of each generation, some time after all have made their first step, and the first copy in memory."""
+        wait_for(launch.metrics, LIMIT_S, "a step that all have reported")
         for number in range(1, kills + 1):
             launch.wait_for_event("first_step", count=number)
             time.sleep(draw.random() * longest_s)  # Where it is hit is chance; nothing is waited for.
@@ -99,8 +122,9 @@ class PythonState(harness.LaunchTest):
     def test_killed_again_and_again_it_ends_as_if_undisturbed(self):
         quiet = self.launch(3000, 0.0005, run_dir="quiet")
         self.assertEqual(quiet.wait(), 0, quiet.said())
-        launch = self.launch(3000, 0.0005)
+        launch = self.launch(3000, 0.0005, self.path("go"))
         self.kill_at_random(launch, KILLS, 0.05, random.Random(3))
+        self.write("go", "")
         self.assertEqual(launch.wait(), 0, launch.said())
         self.assertEqual(len(ends(quiet)), 2)
         self.assertEqual(ends(launch), ends(quiet))
@@ -125,13 +149,13 @@ class PythonState(harness.LaunchTest):
         listed = subprocess.run([harness.LAUNCHER, "checkpoints", "--json", launch.run_dir], capture_output=True, text=True)
         self.assertIn("whole", listed.stdout, listed.stderr)
         again = self.start("resume", launch.run_dir, run_dir=None, env={"PYTHONPATH": MODULES})
-        wait_for(lambda: f"restored disk {stopped[0]}" in again.stdout().decode(), 30, "the state from disk")
+        wait_for(lambda: f"restored disk {stopped[0]}" in again.stdout().decode(), LIMIT_S, "the state from disk")
         os.kill(again.process.pid, signal.SIGTERM)
         again.wait()
 
     def test_smaller_and_larger(self):
         launch = self.launch(1 << 30, 0.002, options=("--min-workers", "1", "--slots", "2"))
-        launch.wait_for_event("first_step")
+        wait_for(launch.metrics, LIMIT_S, "a step that all have reported: there is a copy of the steps before")
         subprocess.run([harness.LAUNCHER, "nodes", launch.run_dir, "set-slots", "1"], check=True, capture_output=True)
         launch.wait_for_event("first_step", count=2)
         self.assertEqual(launch.events("first_step")[1]["world_size"], 1)
@@ -140,9 +164,9 @@ class PythonState(harness.LaunchTest):
         launch.wait()
 
     def test_a_rank_that_does_not_commit_is_named(self):
-        script = SCRIPT.replace("    state.commit()\n", "    state.commit() if rank == 0 or state.step < 2 else time.sleep(60)\n")
+        script = SCRIPT.replace("    state.commit()\n", LATE).replace("print(\"restored\"", "meet(\"up\")\nprint(\"restored\"")
         job = self.write("job.json", json.dumps({"name": "late", "num_workers": 2, "heartbeat": {"stall_timeout": "2s"},
-                                                 "command": [PYTHON, self.write("rank.py", script), "1000", "0.001"]}))
+                                                 "command": [PYTHON, self.write("rank.py", MEET + script), "1000", "0.001"]}))
         launch = self.start(job, run_dir="run", env={"PYTHONPATH": MODULES})
         self.assertEqual(launch.wait(), 1)
         self.assertRegex(launch.said(), r"waited 2 s for local rank 1, which has called commit\(\) 1 times")
