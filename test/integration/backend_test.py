@@ -41,6 +41,17 @@ assert sorted([*heard, task["index"]]) == list(range(len(workers))), heard
 print("met", json.dumps(workers), flush=True)
 """
 
+# Of the first generation worker 1 fails, and not before the other one has said that it has met it: that one is ended then.
+ENDS_WHEN_BOTH_HAVE_MET = """
+import sys
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and task["index"] == 0:
+    open(sys.argv[1], "w").close()
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and task["index"] == 1:
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    sys.exit(3)
+"""
+
 PRINT_HOROVOD = """
 import json, os
 print("told", json.dumps({name: value for name, value in os.environ.items() if name.startswith(("HOROVOD_", "MASTER_")) or name == "TF_CONFIG"}), flush=True)
@@ -60,8 +71,9 @@ class BackendTest(LaunchTest):
         self.assertEqual({worker.rsplit(":", 1)[0] for worker in met[0]}, {"127.0.0.1"})
 
     def test_each_generation_has_its_own_places(self):
-        text = MEETS + "import sys\nif os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' and task['index'] == 1:\n    sys.exit(3)\n"
-        launch = self.run_to_end("-n", 2, "--max-failures", 1, "--no-fold", "--set", "process.backend=tensorflow", "--", *self.script("again.py", text))
+        text = MEETS + ENDS_WHEN_BOTH_HAVE_MET
+        launch = self.run_to_end("-n", 2, "--max-failures", 1, "--no-fold", "--set", "process.backend=tensorflow", "--", *self.script("again.py", text),
+                                 self.path("met"))
         self.assertEqual(len(launch.events("restarted")), 1)
         self.assertEqual(len(words_after(launch.stdout().decode(), "met")), 4)
 
