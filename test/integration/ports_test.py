@@ -76,6 +76,7 @@ class PortTest(unittest.TestCase):
         self.network = Network(list(self.nodes), prefix=f"sgdp{os.getpid() % 10_000}")
         self.addCleanup(self.network.down)
         self.network.up()
+        self.inside(HUB, "sysctl", "-qw", f"net.ipv4.ip_local_port_range={LAST + 1} 60999")  # What connects or listens there has none of these.
         for name in self.nodes:
             self.inside(name, "sysctl", "-qw", f"net.ipv4.ip_local_port_range={FIRST} {LAST}")
         self.cluster = Cluster(self.nodes, network=self.network)
@@ -146,6 +147,7 @@ class PortTest(unittest.TestCase):
         self.cluster.kill(node)
         self.cluster.start_agent(node)
         wait_for(lambda: "this one takes over" in self.cluster.log_of(node), LIMIT_S, "the agent to take over")
+        wait_for(lambda: self.cluster.log_of("coordinator").count(f"node {node}: connected") == 2, LIMIT_S, "its link, which needs a port, too")
         with open(up[0], encoding="utf-8") as file:
             port = int(file.read())
         self.assertIn(port, range(FIRST, LAST + 1))
