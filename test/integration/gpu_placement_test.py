@@ -34,8 +34,8 @@ while not os.path.exists(sys.argv[1]) and len(os.environ["CUDA_VISIBLE_DEVICES"]
 
 
 def seen(text):
-    """(rank, local rank, devices) that the workers have printed, by rank."""
-    lines = [line.split("saw ", 1)[1] for line in text.splitlines() if "saw " in line]
+    """(rank, local rank, devices) that the workers have printed, by rank; of whole lines."""
+    lines = [line.split("saw ", 1)[1] for line in text[: text.rfind("\n") + 1].splitlines() if "saw " in line]
     return sorted((int(rank), int(local), devices) for rank, local, devices in map(json.loads, lines))
 
 

@@ -289,11 +289,11 @@ while os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
     time.sleep(0.05)
 """
         launch = self.start("-n", 1, "--max-failures", 1, "--", *self.command("show.py", text), env=self.environment())
-        wait_for(lambda: launch.log(0).endswith(b"\n"), 20, "the first generation")
+        wait_for(lambda: launch.log(0).endswith(b"\n"), LIMIT_S, "the first generation")
         server = next(pid for pid in launch.pids() if read_file(f"/proc/{pid}/cmdline").startswith(b"sgd-launch\0fork server of"))
         os.kill(server, signal.SIGKILL)
-        wait_for(lambda: read_file(os.path.join(launch.run_dir, "logs", "fork-server.log")).count(b"modules loaded") == 2, 20, "another one")
-        os.kill(launch.rank_pids()[0], signal.SIGKILL)
+        wait_for(lambda: read_file(os.path.join(launch.run_dir, "logs", "fork-server.log")).count(b"modules loaded") == 2, LIMIT_S, "another one")
+        os.kill(launch.wait_for_event("worker_started")[0]["pid"], signal.SIGKILL)
         self.assertEqual(launch.wait(), 0, launch.said())
         self.assertTrue(self.shown(launch, generation=2)["forked"])
 
