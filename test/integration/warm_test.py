@@ -225,9 +225,13 @@ class WarmTest(LaunchTest):
         self.assertNotIn(NOT_USED, self.run_warm("-n", 1, "--", *command, run_dir="next").stderr())
 
     def test_it_ends_by_itself(self):
-        self.warm("--idle", "1s", "-n", 1, "--", *self.command("one.py", "import decimal\n"))
+        command = self.command("one.py", "import decimal\n")
+        self.warm("-n", 1, "--", *command)
         pid = self.held()["pid"]
-        wait_for(lambda: process_state(pid) in ("", "Z") or not pid, LIMIT_S, "the warm server to end by itself")
+        self.assertGreater(pid, 0)
+        with contextlib.suppress(AssertionError):  # A verb that is held up for a second finds that the server has ended.
+            self.warm("--idle", "1s", "-n", 1, "--", *command)
+        wait_for(lambda: process_state(pid) in ("", "Z"), LIMIT_S, "the warm server to end by itself")
         self.assertEqual(os.listdir(self.path("sockets", "sgd-launch")).count("warm.sock"), 0)
 
     def test_limits(self):
