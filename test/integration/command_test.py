@@ -13,7 +13,7 @@ import unittest
 import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from harness import LAUNCHER, MARK, LaunchTest, command_of, parent_of, read_file, read_lines, resident_bytes, wait_for
+from harness import LAUNCHER, LIMIT_S, MARK, LaunchTest, command_of, parent_of, read_file, read_lines, resident_bytes, wait_for
 
 MIB = 1 << 20
 
@@ -76,7 +76,7 @@ class Terminal:
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(20)
+            self.process.wait(LIMIT_S)
         os.close(self.master)
 
     def wait_for(self, text):
@@ -87,7 +87,7 @@ class Terminal:
                 pass
             return text in self.seen
 
-        wait_for(arrived, 20, f"{text} on the terminal, which shows {self.seen}")
+        wait_for(arrived, LIMIT_S, lambda: f"{text} on the terminal, which shows {self.seen}")
 
 
 class CommandTest(LaunchTest):
@@ -200,15 +200,15 @@ class CommandTest(LaunchTest):
         self.assertEqual(alone.stdout().count(b"the same"), 4)
         # While its launcher is held all of them write: how far apart they do is the machine's business.
         launch = self.start("-n", 4, "--", *self.script("held.py", text.replace("range(4)", "range(5)")), self.path("b"))
-        wait_for(lambda: all(os.path.exists(self.path(f"b{rank}")) for rank in range(4)), 20, "four ranks")
+        wait_for(lambda: all(os.path.exists(self.path(f"b{rank}")) for rank in range(4)), LIMIT_S, "four ranks")
         launch.process.send_signal(signal.SIGSTOP)
         self.write("b4", "")
-        wait_for(lambda: all(launch.log(rank).count(b"\n") == 2 for rank in range(4)), 20, "what they write")
+        wait_for(lambda: all(launch.log(rank).count(b"\n") == 2 for rank in range(4)), LIMIT_S, "what they write")
         launch.process.send_signal(signal.SIGCONT)
         self.assertEqual(launch.wait(), 0, launch.said())
         folded = [line for line in launch.stdout().decode().splitlines() if "the same" in line]
         self.assertLess(len(folded), 4, launch.stdout())
-        self.assertIn("×", folded[0])
+        self.assertTrue(any("×" in line for line in folded), folded)  # Also where one came later than lines wait for each other.
         for rank in range(4):
             self.assertEqual(launch.log(rank), f"the same\nrank {rank}\n".encode())
             self.assertIn(f"{rank}: rank {rank}\n".encode(), launch.stdout())
@@ -234,13 +234,13 @@ class CommandTest(LaunchTest):
             terminal.wait_for(b"0: Name? ")
             os.write(terminal.master, b"Ada\n")
             terminal.wait_for(b"hello Ada")
-            self.assertEqual(terminal.process.wait(20), 0)
+            self.assertEqual(terminal.process.wait(LIMIT_S), 0)
 
     def test_a_terminal_that_nobody_reads_holds_up_no_run(self):
         """As behind an ssh connection that hangs: it has room for a few bytes of what is written, and for no more."""
         with Terminal(self, "-n", 1, "--", *self.script("lines.py", MANY_LINES), 60_000):
             wait_for(lambda: any(event["event"] == "run_finished" for event in read_lines(self.path("terminal", "events.jsonl"))),
-                     20, "the end of the run")
+                     LIMIT_S, "the end of the run")
 
     def test_a_dumb_terminal_gets_no_escape_sequence(self):
         """Frames of bars come as lines there, a failure without colour, and nothing of a rank steers the terminal from a block of ours."""
@@ -249,7 +249,7 @@ class CommandTest(LaunchTest):
             terminal.wait_for(b"0:  30% of it")
             os.write(terminal.master, b"\n")
             terminal.wait_for(b"next:    sgd-launch logs")
-            self.assertEqual(terminal.process.wait(20), 1)
+            self.assertEqual(terminal.process.wait(LIMIT_S), 1)
             self.assertNotIn(b"\x1b", terminal.seen)
 
     def test_a_failure_shows_escape_sequences_of_a_rank_as_text(self):
@@ -263,7 +263,7 @@ class CommandTest(LaunchTest):
         text = "import sys\nprint(repr(sys.stdin.read()), flush=True)\n"
         with Terminal(self, "-n", 1, "--", *self.script("read.py", text), background=True) as terminal:
             terminal.wait_for(b"0: ''")
-            self.assertEqual(terminal.process.wait(20), 0)
+            self.assertEqual(terminal.process.wait(LIMIT_S), 0)
 
     def test_every_rank_has_a_terminal_where_that_is_asked_for(self):
         text = "import os, sys\nprint(os.isatty(1), os.isatty(2), flush=True)\nprint(os.environ['RANK'], repr(sys.stdin.read()))\n"
@@ -275,7 +275,7 @@ class CommandTest(LaunchTest):
             terminal.wait_for(b"0: True True")
             os.write(terminal.master, b"Ada\n\x04")
             terminal.wait_for(b"0: 0 'Ada\\n'")
-            self.assertEqual(terminal.process.wait(20), 0)
+            self.assertEqual(terminal.process.wait(LIMIT_S), 0)
 
     def test_lines_as_json_and_with_the_time(self):
         text = "import sys\nprint('a')\nprint('b', file=sys.stderr)\n"
@@ -304,7 +304,7 @@ class CommandTest(LaunchTest):
         self.assertEqual(read_file(os.path.join(folder, "attempt_0", "filtered_stdout.log")), b"loss 0\n")
 
     def test_a_flood_without_newline_costs_no_memory(self):
-        size = 256 * MIB
+        size = 128 * MIB
         launch = self.start("-n", 1, "--", *self.script("flood.py", FLOOD), size)
         highest = {}
 
@@ -329,9 +329,7 @@ class CommandTest(LaunchTest):
 
     def test_exit_of_a_grandchild_that_holds_the_pipe_is_not_awaited(self):
         text = "import os\nif os.fork() == 0:\n    os.setsid()\n    os.execvp('sleep', ['sleep', '1000'])\n"
-        begin = time.monotonic()
-        self.run_to_end("-n", 1, "--", *self.script("leave.py", text), limit_s=20)
-        self.assertLess(time.monotonic() - begin, 20)
+        self.run_to_end("-n", 1, "--", *self.script("leave.py", text))
 
     def test_ranks_are_children_of_the_keeper_not_of_the_launcher(self):
         launch = self.start("-n", 2, "--", "sleep", 1000)
