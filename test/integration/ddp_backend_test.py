@@ -36,10 +36,10 @@ LIBRARY = os.path.join(os.environ["SGD_BIN_DIR"], "..", "lib", "sgd-launch", "li
 
 def run_ranks(size, backend, case, more=()):
     """(exit codes, JSON lines by rank, stderr of all); the code of a rank that was not done in time is -9."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port = server.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as files:
+    with socket.socket() as kept, tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as files:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # Rank 0 may listen there all the same, and nobody else is given it.
+        kept.bind(("127.0.0.1", 0))
+        port = kept.getsockname()[1]
         ranks, streams = [], []
         for rank in range(size):
             environment = dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size),

@@ -78,7 +78,7 @@ LATE = """
 """
 
 DDP = """
-import hashlib, os, sys
+import hashlib, os, sys, time
 import torch, torch.distributed as dist, torch.nn as nn
 import sgd_launch
 torch.set_num_threads(1)
@@ -87,13 +87,16 @@ dist.init_process_group("gloo")
 model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.Dropout(0.2), nn.Linear(32, 4)))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 torch.manual_seed(100 + dist.get_rank())
+steps, go = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else sys.argv[0]
 state = sgd_launch.State(model=model, optimizer=optimizer, step=0)
 print("restored", state.restore(), state.step, flush=True)
-while state.step < int(sys.argv[1]):
+while state.step < steps:
     loss = model(torch.randn(8, 16)).square().mean()
     optimizer.zero_grad(); loss.backward(); optimizer.step()
     state.step += 1
     state.commit()
+    while state.step >= steps // 2 and not os.path.exists(go):
+        time.sleep(0.001)
 text = b"".join(value.numpy().tobytes() for value in model.state_dict().values())
 print("end", state.step, hashlib.sha256(text).hexdigest(), flush=True)
 dist.destroy_process_group()
@@ -200,9 +203,10 @@ class PythonState(harness.LaunchTest):
         self.need_torch()
         quiet = self.launch(300, run_dir="quiet", script=DDP, python=PEERS_PYTHON)
         self.assertEqual(quiet.wait(300), 0, quiet.said())
-        launch = self.launch(300, script=DDP, python=PEERS_PYTHON)
+        launch = self.launch(300, self.path("go"), script=DDP, python=PEERS_PYTHON)
         launch.wait_for_event("first_step", limit_s=200)
         os.kill(launch.events("worker_started")[1]["pid"], signal.SIGKILL)
+        self.write("go", "")
         self.assertEqual(launch.wait(300), 0, launch.said())
         self.assertEqual(len(ends(quiet)), 2)
         self.assertEqual(ends(launch), ends(quiet))
