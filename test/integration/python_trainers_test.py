@@ -97,10 +97,10 @@ class Trainers:
         return sorted(re.findall(rf"^(?:\d+: )?{word} (.*)$", launch.stdout().decode(), re.M))
 
     def test_killed_ends_as_if_undisturbed(self):
-        quiet = self.launch(4, run_dir="quiet")
+        quiet = self.launch(8, run_dir="quiet")
         self.assertEqual(quiet.wait(LIMIT_S), 0, quiet.said())
-        launch = self.launch(4)
-        launch.wait_for_event("first_step", limit_s=LIMIT_S)
+        launch = self.launch(8)
+        launch.wait_for_event("checkpoint_saved", limit_s=LIMIT_S)  # Of the first epoch: all have a copy in memory by then.
         os.kill(launch.events("worker_started")[1]["pid"], signal.SIGKILL)
         self.assertEqual(launch.wait(LIMIT_S), 0, launch.said())
         self.assertEqual(len(self.said(launch, "end")), 2, launch.said())
