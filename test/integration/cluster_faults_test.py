@@ -212,11 +212,11 @@ class ClusterFaultsTest(unittest.TestCase):
 
     def test_a_lost_node_takes_no_more_than_what_it_has_not_sent(self):
         """It saves faster than it sends, and the job keeps one checkpoint: what has come counts, though the job would not keep it."""
-        cluster = self.cluster({"n1": 1, "n2": 1}, coordinator_options=["--node-timeout", "1s"])
+        cluster = self.cluster({"n1": 1, "n2": 1}, coordinator_options=["--node-timeout", "3s"])
         dataset = {"type": "linear", "samples": 1000, "validation_samples": 8}
         job = write_job(os.path.join(cluster.folder, "job.json"), {
             "name": "fast", "num_workers": 1, "checkpoint": {"every": {"steps": 1}, "keep": 1, "memory": False},
-            "training": {"epochs": 400, "batch_size": 8, "model": {"type": "linear"}, "loss": "mse", "dataset": dataset,
+            "training": {"epochs": 100_000, "batch_size": 8, "model": {"type": "linear"}, "loss": "mse", "dataset": dataset,
                          "optimizer": {"type": "sgd", "lr": 0.001}}})
         run = cluster.run(job).run_id()
         folder = os.path.join(cluster.run_dir(run), "checkpoints")
