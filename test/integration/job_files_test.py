@@ -12,7 +12,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cluster import Cluster
 from data import image_job, small_fashion
-from harness import BIN_DIR, read_file, wait_for
+from harness import BIN_DIR, LIMIT_S, process_state, read_file, wait_for
 
 SCRIPT = """
 import os, sys, time
@@ -175,19 +175,28 @@ class JobFilesTest(unittest.TestCase):
         found = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names if name.endswith(".part")]
         return max((os.path.getsize(path) for path in found if os.path.exists(path)), default=0)
 
+    def kill_in_between(self, process, owner):
+        """Kills it with some of the large file and not all of it. It is stopped for each look: nothing comes between that and its end."""
+        def has_some():
+            process.send_signal(signal.SIGSTOP)
+            wait_for(lambda: process_state(process.pid) == "T", LIMIT_S, "it to stop")
+            if self.part(owner) > 8 << 20:
+                return True
+            process.send_signal(signal.SIGCONT)
+            return False
+        wait_for(has_some, LIMIT_S, f"some of the large file to come to {owner}")
+        process.kill()
+        process.wait()
+
     def test_a_coordinator_and_a_node_that_are_killed_while_they_come(self):
         self.begin({"n1": 1})
         with open(self.path("large"), "wb") as large:
             for _ in range(192):
                 large.write(os.urandom(1 << 20))
         client = self.cluster.run(self.job(files=["train.py", "lib", "data.txt", "large"], num_workers=1))
-        wait_for(lambda: self.part("coordinator") > 8 << 20, 60, "some of the large file to come")
-        self.cluster.coordinator.kill()
-        self.cluster.coordinator.wait()
+        self.kill_in_between(self.cluster.coordinator, "coordinator")
         self.cluster.start_coordinator()
-        wait_for(lambda: self.part("agent-n1") > 8 << 20, 60, "some of it to come to the node")
-        self.cluster.agents["n1"].kill()
-        self.cluster.agents["n1"].wait()
+        self.kill_in_between(self.cluster.agents["n1"], "agent-n1")
         had = self.part("agent-n1")
         self.cluster.start_agent("n1")
         said = client.wait_and_say(0)
