@@ -11,7 +11,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import namespaces
 import slurm
-from harness import LAUNCHER, LIMIT_S
+from harness import LAUNCHER, LIMIT_S, wait_for
 from pages import blocks, missing_line
 
 SCRIPT = """
@@ -94,7 +94,9 @@ class SlurmTest(unittest.TestCase):
         step.send_signal(signal.SIGTERM)
         said = self.said(step)
         self.assertNotEqual(step.returncode, 0, said)
-        self.assertEqual(subprocess.run(["pgrep", "-f", self.work], capture_output=True, text=True, check=False).stdout, "", said)
+        # A step is over for srun when it has told the nodes to kill what is left of it.
+        left = lambda: subprocess.run(["pgrep", "-af", self.work], capture_output=True, text=True, check=False).stdout
+        wait_for(lambda: not left(), LIMIT_S, lambda: f"the end of {left()}; it said: {said}")
 
 
 if __name__ == "__main__":
