@@ -122,6 +122,7 @@ std::optional<int> OtherNode::on_lost(const std::string& why) {
   const std::string head = to_text(launcher_.plan().head);
   const bool is_stranger = why.find("authority") != std::string::npos;
   const std::string reason = is_stranger ? why + " (it has another secret, or another --rdzv-id)" : why;
+  if (is_stranger) stranger_ = reason;
   const TimePoint now = process::monotonic_now();
   if (was_there_) {
     if (lost_at_ == TimePoint{}) lost_at_ = now;
@@ -130,8 +131,8 @@ std::optional<int> OtherNode::on_lost(const std::string& why) {
   }
   const Duration limit = launcher_.plan().join_limit;
   if (launcher_.waited() >= limit)
-    return refuse(exit_code::kNotPlaced,
-                  fmt::format("node 0 was not reached at {} within {}: {}", head, format_duration(limit), reason));
+    return refuse(exit_code::kNotPlaced, fmt::format("node 0 was not reached at {} within {}: {}", head,
+                                                     format_duration(limit), stranger_.empty() ? reason : stranger_));
   if (launcher_.waited() > NodeLauncher::kDialLimit)
     launcher_.print_waiting(fmt::format("waiting for node 0 at {}: {}", head, reason), launcher_.so_far());
   return std::nullopt;

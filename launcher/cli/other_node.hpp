@@ -40,7 +40,8 @@ class OtherNode {
   const job::JobSpec& job_;
   std::string run_;  ///< Once there is one.
   bool was_there_ = false;
-  TimePoint lost_at_{};  ///< Since when the first machine does not answer; none: it does.
+  std::string stranger_;  ///< Why who answered there was not trusted; kept, since it may give up before us.
+  TimePoint lost_at_{};   ///< Since when the first machine does not answer; none: it does.
   int signals_ = 0;
   bool is_settled_ = false;  ///< The ranks here have ended as they were to.
   std::string ending_;       ///< What is said at last.
