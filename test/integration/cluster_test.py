@@ -62,6 +62,9 @@ class ClusterCase(unittest.TestCase):
         self.check_samples(run, epochs)
         return epochs
 
+    def check_failures(self, run, count):
+        self.assertEqual(self.cluster.ask("status", run)["failures"], count, self.cluster.lines(run))
+
     def check_samples(self, run, epochs):
         """Each epoch once, and in each of them every sample once."""
         self.assertEqual([event["epoch"] for event in self.cluster.events(run, "epoch_finished")], list(range(1, epochs + 1)))
@@ -330,7 +333,7 @@ class TrainingTest(ClusterCase):
         self.assertEqual((down["from"], down["to"]), (4, 2))
         self.assertEqual(self.cluster.agents["n2"].wait(30), 0)
         self.stop_and_check(client, run)
-        self.assertEqual(self.cluster.ask("status", run)["failures"], 0)
+        self.check_failures(run, 0)
 
     def test_nodes_that_leave_do_not_wait_for_a_run_that_can_go_nowhere(self):
         client = self.cluster.run(self.job(epochs=ENDLESS))
@@ -345,7 +348,7 @@ class TrainingTest(ClusterCase):
             self.cluster.start_agent(node)
         self.cluster.wait_for_event(run, "first_step", 2)
         self.stop_and_check(client, run)
-        self.assertEqual(self.cluster.ask("status", run)["failures"], 0)
+        self.check_failures(run, 0)
 
 
 class KilledNodeTest(ClusterCase):
@@ -368,7 +371,7 @@ class KilledNodeTest(ClusterCase):
         up = self.cluster.wait_for_event(run, "resized", 2)
         self.assertEqual((down["from"], down["to"], up["from"], up["to"]), (4, 2, 2, 4))
         self.stop_and_check(client, run)
-        self.assertEqual(self.cluster.ask("status", run)["failures"], 1)
+        self.check_failures(run, 1)
 
 
 if __name__ == "__main__":
