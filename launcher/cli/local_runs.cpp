@@ -54,7 +54,10 @@ nlohmann::ordered_json local_runs() {
   for (fs::directory_iterator at(base ? base.value() : "", error), end; !error && at != end; at.increment(error)) {
     const auto answer = answer_at(at->path());
     if (!answer || !read_or(*answer, "ok", false)) continue;
-    rows.push_back(member(*answer, "status"));
+    const Json& status = member(*answer, "status");
+    // It is over, and its launcher prints what is left: what is told is its summary.
+    if (!status.is_object()) continue;
+    rows.push_back(status);
     rows.back().erase("ranks");
     rows.back()["where"] = "this machine";
   }

@@ -107,6 +107,27 @@ class ControlTest(LaunchTest):
         rows = json.loads(self.ask("ps", "--address", "local", "--json"))["runs"]
         self.assertNotIn(self.path("run"), [row.get("run_dir") for row in rows])
 
+    def test_a_run_that_is_over_and_whose_launcher_is_still_there_is_not_listed(self):
+        """As the first of several machines is while it prints what is left: of a run that is over its coordinator tells the summary alone."""
+        os.makedirs(self.path("sgd-launch", "0123abcd"), mode=0o700)
+        os.chmod(self.path("sgd-launch"), 0o700)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self.path("sgd-launch", "0123abcd", "control.sock"))
+            listener.listen()
+            listener.settimeout(20)
+
+            def answer():
+                with listener.accept()[0] as client, client.makefile() as lines:
+                    lines.readline()
+                    client.sendall(b'{"ok": true, "run_dir": "/x", "is_settled": true, "summary": {}}\n')
+            coordinator = threading.Thread(target=answer)
+            coordinator.start()
+            self.addCleanup(coordinator.join)
+            ended = subprocess.run([LAUNCHER, "ps", "--address", "local", "--json"], capture_output=True, text=True, timeout=20, cwd=self.folder,
+                                   env={**os.environ, "XDG_RUNTIME_DIR": self.folder})
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
+        self.assertEqual(json.loads(ended.stdout)["runs"], [])
+
     def test_plan_for_this_machine(self):
         plan = json.loads(self.ask("plan", "--json", "--address", "local", "-n", "3", "--", "true"))
         self.assertEqual((plan["starts_now"], plan["nodes"][0]["ranks"]), (True, [0, 1, 2]))
