@@ -139,13 +139,11 @@ class CommandStopTest(LaunchTest):
         launch.wait_until_gone()
 
     def test_second_signal_kills_at_once(self):
-        launch = self.stubborn(grace="60s")
+        launch = self.stubborn(grace="10m")
         os.kill(launch.process.pid, signal.SIGINT)
         wait_for(lambda: "stop" in launch.stderr().lower(), 10, "the answer to the first signal")
-        begin = time.monotonic()
         os.kill(launch.process.pid, signal.SIGINT)
         self.assertEqual(launch.wait(10), 130, launch.said())
-        self.assertLess(time.monotonic() - begin, GONE_LIMIT_S)
         launch.wait_until_gone()
 
     def test_quit_kills_at_once(self):
@@ -161,8 +159,9 @@ class CommandStopTest(LaunchTest):
         launch.wait_until_gone(GONE_LIMIT_S + 1)
 
     def test_willing_command_ends_within_the_grace(self):
-        text = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (print('saved', flush=True), sys.exit(0)))\n" \
-               "print('up', flush=True)\nwhile True:\n    time.sleep(0.1)\n"  # A signal just before it sleeps is seen when it wakes.
+        # Nothing of print() in a handler: the signal may come inside another print(). One just before it sleeps is seen when it wakes.
+        text = "import os, signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (os.write(1, b'saved\\n'), sys.exit(0)))\n" \
+               "os.write(1, b'up\\n')\nwhile True:\n    time.sleep(0.1)\n"
         launch = self.start("-n", 2, "--", *self.script("willing.py", text))
         wait_for(lambda: all(b"up" in launch.log(rank) for rank in (0, 1)), 20, "both ranks")
         os.kill(launch.process.pid, signal.SIGTERM)
@@ -185,9 +184,9 @@ class CommandStopTest(LaunchTest):
                              [b"child closed", b"child interrupted", b"rank closed", b"rank interrupted"])
 
     def test_hang_up_and_terminate_reach_a_command_as_they_are(self):
-        text = "import signal, sys, time\ndef end(number, frame):\n    print(signal.Signals(number).name, flush=True)\n    sys.exit(0)\n" \
+        text = "import os, signal, sys, time\ndef end(number, frame):\n    os.write(1, (signal.Signals(number).name + '\\n').encode())\n    sys.exit(0)\n" \
                "for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):\n    signal.signal(number, end)\n" \
-               "print('up', flush=True)\nwhile True:\n    time.sleep(0.1)\n"
+               "os.write(1, b'up\\n')\nwhile True:\n    time.sleep(0.1)\n"
         for number, options, said in ((signal.SIGHUP, (), b"SIGHUP"), (signal.SIGTERM, (), b"SIGTERM"),
                                       (signal.SIGINT, ("--set", 'process.signals=["SIGHUP"]'), b"SIGTERM")):
             launch = self.start("-n", 1, *options, "--", *self.script("told.py", text), run_dir=f"run-{number}")
@@ -215,12 +214,13 @@ class CommandStopTest(LaunchTest):
     def test_siblings_of_a_failed_rank_have_their_time(self):
         """Their handlers run and their buffers are written; one that ignores it costs the time-out and no more."""
         text = "import os, signal, sys, time\nrank = int(os.environ['RANK'])\n" \
-               "if rank == 1:\n    while not os.path.exists(sys.argv[1]):\n        time.sleep(0.01)\n    sys.exit(3)\n" \
-               "if rank == 2:\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    open(sys.argv[1], 'w').close()\n" \
+               "if rank == 1:\n    while len(os.listdir(sys.argv[1])) < 2:\n        time.sleep(0.01)\n    sys.exit(3)\n" \
+               "if rank == 2:\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" \
                "if rank == 0:\n    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n    sys.stdout = os.fdopen(1, 'w', 1 << 16)\n" \
                "    print('in a buffer')\n" \
-               "while True:\n    time.sleep(0.1)\n"
-        launch = self.start("-n", 3, "--set", "process.shutdown_timeout=1s", "--", *self.script("sibling.py", text), self.path("go"))
+               "open(os.path.join(sys.argv[1], str(rank)), 'w').close()\nwhile True:\n    time.sleep(0.1)\n"
+        os.mkdir(self.path("ready"))
+        launch = self.start("-n", 3, "--set", "process.shutdown_timeout=1s", "--", *self.script("sibling.py", text), self.path("ready"))
         self.assertEqual(launch.wait(30), 1, launch.said())
         self.assertIn("exit code 3, rank 1", launch.stderr())
         self.assertIn(b"in a buffer", launch.log(0))
