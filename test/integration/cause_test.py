@@ -8,12 +8,15 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from harness import LaunchTest, read_file
 
-# Rank 1 fails, and takes its time to end; rank 0 misses it, and is gone at once.
+# Rank 1 fails, and takes its time to end, or is done; rank 0 misses it, and is gone at once.
 SLOW_TO_END = """
 import os, sys, threading, time
 rank, went, how = int(os.environ["RANK"]), sys.argv[1], sys.argv[2]
 if rank == 0:
     while not os.path.exists(went):
+        time.sleep(0.01)
+    pid = open(went).read()
+    while pid and os.path.exists("/proc/" + pid):
         time.sleep(0.01)
     raise ConnectionResetError("Connection closed by peer [127.0.0.1]:29500")
 threading.Thread(target=time.sleep, args=(1000,)).start()
@@ -29,7 +32,9 @@ if how == "half a record":
         file.write('{"message": {"message": "ValueError: loss is NaN", "extraInfo": {"py_calls')
     open(went, "w").close()
 if how == "done":
-    open(went, "w").close()
+    with open(went + ".part", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(file.name, went)
     os._exit(0)
 """
 

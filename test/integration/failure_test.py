@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from data import image_job, read_safetensors, small_fashion, write_job
-from harness import LIMIT_S, LaunchTest, wait_for
+from harness import LIMIT_S, LaunchTest, command_of, wait_for
 
 RUNS_S, STANDS_S = 0.02, 0.06  # Of a rank that is held up: whatever else the machine does, its steps take four times as long.
 LARGEST = 256 << 20
@@ -116,6 +116,7 @@ class FailureTest(LaunchTest):
         """Row 53: weights are compared after every epoch."""
         data = small_fashion(self.path("data"), 2000, 500)
         job = image_job(data, epochs=100_000, optimizer={"type": "sgd", "lr": 1e-38})  # Weights stay what they are.
+        job["checkpoint"] = {"keep": 100_000}  # The one that is read here, too.
         launch = self.start("--num-workers", 2, "--max-failures", 0, write_job(self.path("job.json"), job))
         launch.wait_for_event("checkpoint_saved")
         weights = read_safetensors(os.path.join(launch.checkpoints()[-1], "model.safetensors"))
@@ -176,12 +177,13 @@ if os.environ["RANK"] == "0":
         os.setsid()
         os.execvp("sleep", ["sleep", "1000"])
     time.sleep(1000)
-time.sleep(0.5)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
 sys.exit(9)
 """
-        launch = self.start("-n", 2, "--", *self.script("stray.py", text))
-        wait_for(lambda: any("sleep" in " ".join(open(f"/proc/{p}/cmdline").read().split("\0")) for p in launch.pids()),
-                 20, "the stray process")
+        launch = self.start("-n", 2, "--", *self.script("stray.py", text), self.path("seen"))
+        wait_for(lambda: any("sleep" in command_of(pid) for pid in launch.pids()), 20, "the stray process")
+        self.write("seen", "")
         self.assertEqual(launch.wait(), 1, launch.said())
         launch.wait_until_gone()
 
