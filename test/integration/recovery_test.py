@@ -4,6 +4,8 @@ Each test compares with one undisturbed run of the same job: weights and optimiz
 metrics. Names in brackets are rows of the list of failure modes.
 """
 
+import contextlib
+import itertools
 import os
 import random
 import shutil
@@ -15,7 +17,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from data import image_job, small_fashion, write_job
-from harness import LaunchTest, Launch, read_file, wait_for
+from harness import LaunchTest, Launch, process_state, read_file, wait_for
 
 EPOCHS = 8  # Of the undisturbed run; it keeps a checkpoint of each, so a shorter run can be compared, too.
 SAMPLES = 9_600
@@ -74,6 +76,13 @@ class RecoveryTest(LaunchTest):
                  "the first step after a kill")
         return True
 
+    def hold(self, pids):
+        """They stand still, each with all its threads."""
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: all(process_state(f"{pid}/task/{thread}") == "T" for pid in pids for thread in os.listdir(f"/proc/{pid}/task")), 20,
+                 "ranks to stand still")
+
     def check_same(self, launch, epochs=EPOCHS):
         """The run, of so many epochs, has ended as if nothing had happened."""
         self.assertEqual(launch.wait(), 0, launch.said())
@@ -115,32 +124,35 @@ class RecoveryTest(LaunchTest):
 
     def test_all_ranks_killed_at_once(self):
         """[1]"""
-        launch = self.train(epochs=4)
-        launch.wait_for_event("epoch_finished", count=2)
-        for pid in self.live_pids(launch).values():
-            os.kill(pid, signal.SIGKILL)
-        self.check_same(launch, 4)
+        launch = self.train()
+        launch.wait_for_event("epoch_finished")
+        pids = self.live_pids(launch).values()
+        self.hold(pids)  # Else one may see the other's end, and be gone before its own.
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.check_same(launch)
         self.assertEqual(len(launch.events("failure")), 1)
 
     def test_crashes_are_named(self):
         """[2] Signals that a program brings upon itself."""
-        launch = self.train(epochs=5)
+        launch = self.train()
         launch.wait_for_event("first_step")
         for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGFPE):
             launch.wait_for_event("epoch_finished", count=len(launch.events("epoch_finished")) + 1)
             self.assertTrue(self.kill(launch, 1, number))
-        self.check_same(launch, 5)
+        self.check_same(launch)
         messages = " ".join(event["message"] for event in launch.events("failure"))
         for words in ("signal 11 (SIGSEGV), rank 1", "signal 6 (SIGABRT), rank 1", "signal 8 (SIGFPE), rank 1"):
             self.assertIn(words, messages)
 
     def test_killed_in_validation(self):
-        launch = self.train(epochs=5)
+        launch = self.train()
         for count in (1, 2, 4):
             wait_for(lambda n=count: len(launch.metrics("train")) >= n, 30, "the end of a training phase")
             if not self.kill(launch, count % 2):
                 break
-        self.check_same(launch, 5)
+        self.check_same(launch)
         self.assertGreater(len(launch.events("failure")), 1)
 
     def test_killed_in_saves(self):
@@ -158,18 +170,18 @@ class RecoveryTest(LaunchTest):
         self.assertEqual(len(os.listdir(os.path.join(launch.run_dir, "checkpoints"))), 2)
 
     def test_checkpoints_on_disk_alone(self):
-        launch = self.train(epochs=5, checkpoint={"every": {"steps": 50}, "memory": False})
-        launch.wait_for_event("checkpoint_saved", count=2)
+        launch = self.train(checkpoint={"every": {"steps": 50}, "memory": False})
+        launch.wait_for_event("checkpoint_saved")  # The later ones that are due wait for no slow disk.
         for rank in (1, 0, 1):
-            time.sleep(0.1)
             if not self.kill(launch, rank):
                 break
-        self.check_same(launch, 5)
+            time.sleep(0.1)
+        self.check_same(launch)
         self.assertEqual({event["source"] for event in launch.events("recovered")}, {"disk"})
 
     def test_killed_during_start(self):
         """[7] A generation that dies before its first step uses an attempt, no failure; the run goes on."""
-        launch = self.train(epochs=3, recovery={"max_failures": 3, "backoff": {"first": "100ms"}})
+        launch = self.train(recovery={"max_failures": 3, "backoff": {"first": "100ms"}})
         launch.wait_for_event("epoch_finished")
         os.kill(self.live_pids(launch)[0], signal.SIGKILL)
         for generation in (2, 3):
@@ -179,7 +191,7 @@ class RecoveryTest(LaunchTest):
                 os.kill(started[0]["pid"], signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        self.check_same(launch, 3)
+        self.check_same(launch)
 
     def test_without_fork_server(self):
         launch = self.train(epochs=3, fork_server=False)
@@ -189,7 +201,7 @@ class RecoveryTest(LaunchTest):
 
     def test_fork_server_killed(self):
         """Ranks go on without it; the next recovery has a new one."""
-        launch = self.train(epochs=5)
+        launch = self.train()
         launch.wait_for_event("first_step")
         ranks = set(self.live_pids(launch).values())
         servers = [pid for pid in launch.pids() if b"--fork-server" in read_file(f"/proc/{pid}/cmdline") and pid not in ranks]
@@ -197,25 +209,23 @@ class RecoveryTest(LaunchTest):
         launch.wait_for_event("epoch_finished", count=len(launch.events("epoch_finished")) + 2)
         self.assertEqual(launch.events("failure"), [])
         self.kill(launch, 0)
-        self.check_same(launch, 5)
+        self.check_same(launch)
 
     def test_keeper_killed(self):
         """[10] All its processes die with it; a new one goes on from disk."""
-        launch = self.train(epochs=3, checkpoint={"every": {"steps": 50}})
-        launch.wait_for_event("checkpoint_saved", count=2)
+        launch = self.train(checkpoint={"every": {"steps": 50}})
+        launch.wait_for_event("checkpoint_saved")
         keeper = next(pid for pid in launch.pids() if read_file(f"/proc/{pid}/cmdline").split(b"\0")[1:2] == [b"keeper"])
         os.kill(keeper, signal.SIGKILL)
-        self.check_same(launch, 3)
+        self.check_same(launch)
         self.assertIn("keeper", launch.events("failure")[0]["message"])
 
     def test_frozen_rank(self):
         """[8] SIGSTOP: seen by missing heartbeats, its stack and those of its peers are kept."""
         launch = self.train(epochs=3, heartbeat={"interval": "100ms", "timeout": "1s"})
         launch.wait_for_event("first_step")
-        began = time.monotonic()
         os.kill(self.live_pids(launch)[1], signal.SIGSTOP)
         launch.wait_for_event("recovered")
-        self.assertLess(time.monotonic() - began, 10)
         self.check_same(launch, 3)
         failure = launch.events("failure")[0]
         self.assertEqual((failure["kind"], failure["rank"]), ("heartbeat_lost", 1))
@@ -234,7 +244,7 @@ class RecoveryTest(LaunchTest):
 
     def test_interrupted_while_recovering(self):
         """[59] [62]"""
-        launch = self.train(recovery={"max_failures": "unlimited", "backoff": {"first": "20s"}})
+        launch = self.train(epochs=1_000_000, recovery={"max_failures": "unlimited", "backoff": {"first": "20s"}})
         launch.wait_for_event("first_step")
         os.kill(self.live_pids(launch)[0], signal.SIGKILL)
         launch.wait_for_event("failure")
@@ -243,19 +253,22 @@ class RecoveryTest(LaunchTest):
         launch.wait_until_gone()
 
     def test_damaged_checkpoint_is_passed_over(self):
-        """[43] [44] The newest on disk is bit-flipped while the run goes on without copies in memory."""
-        launch = self.train(epochs=6, checkpoint={"every": {"steps": 200}, "memory": False, "keep": 5})
-        launch.wait_for_event("checkpoint_saved", count=3)
-        newest = os.path.join(launch.run_dir, launch.events("checkpoint_saved")[-1]["path"])
-        with open(os.path.join(newest, "model.safetensors"), "r+b") as file:
-            file.seek(5000)
-            byte = file.read(1)
-            file.seek(5000)
-            file.write(bytes([byte[0] ^ 1]))
-        os.kill(self.live_pids(launch)[0], signal.SIGKILL)
-        self.check_same(launch, 6)
+        """[43] [44] All on disk but the oldest are bit-flipped while the run goes on without copies in memory."""
+        launch = self.train(checkpoint={"every": {"steps": 200}, "memory": False, "keep": 20})
+        launch.wait_for_event("checkpoint_saved", count=2)
+        pids = self.live_pids(launch)
+        self.hold(pids.values())  # Else another one may be saved meanwhile.
+        for folder in launch.checkpoints()[1:]:
+            with open(os.path.join(folder, "model.safetensors"), "r+b") as file:
+                file.seek(5000)
+                byte = file.read(1)
+                file.seek(5000)
+                file.write(bytes([byte[0] ^ 1]))
+        os.kill(pids[0], signal.SIGKILL)
+        self.check_same(launch)
         rejected = launch.events("checkpoint_rejected")
-        self.assertEqual([event["path"] for event in rejected], [newest])
+        saved = [event["path"] for event in launch.events("checkpoint_saved") if event["generation"] == 1]
+        self.assertEqual([event["path"] for event in rejected], [os.path.join(launch.run_dir, path) for path in saved[:0:-1]])
         self.assertIn("CRC-32C", rejected[0]["reason"])
 
     def kill_until_restored_from_memory(self, launch):
@@ -271,11 +284,15 @@ class RecoveryTest(LaunchTest):
         name = next(name for name in os.listdir(descriptors)
                     if "sgd-memory-checkpoint" in os.readlink(os.path.join(descriptors, name)))
         pids = self.live_pids(launch)
-        for pid in pids.values():
-            os.kill(pid, signal.SIGSTOP)
         with open(os.path.join(descriptors, name), "r+b", buffering=0) as file:
             word = lambda at: int.from_bytes(os.pread(file.fileno(), 8, at), "little")
-            for slot in sorted((0, 1), key=lambda slot: word(4096 + slot * 4096))[-slots:]:
+            stamp = lambda slot: word(4096 + slot * 4096)
+            self.hold(pids.values())
+            while slots == 1 and not all(map(stamp, (0, 1))):  # A copy is being made, where the older one was.
+                for pid in pids.values():
+                    os.kill(pid, signal.SIGCONT)
+                self.hold(pids.values())
+            for slot in sorted((0, 1), key=stamp)[-slots:]:
                 at = 3 * 4096 + slot * word(16) + 5000  # Of its parts, behind the headers.
                 byte = os.pread(file.fileno(), 1, at)[0]
                 os.pwrite(file.fileno(), bytes([byte ^ 1]), at)
@@ -306,12 +323,12 @@ class RecoveryTest(LaunchTest):
         self.assertEqual(len(launch.events("failure")), before["failure"] + 1)
 
     def test_max_failures_is_counted_since_the_last_epoch(self):
-        launch = self.train(epochs=5, recovery={"max_failures": 1})
+        launch = self.train(recovery={"max_failures": 1})
         for _ in range(3):
             launch.wait_for_event("epoch_finished", count=len(launch.events("epoch_finished")) + 1)
             if not self.kill(launch, 1):
                 break
-        self.check_same(launch, 5)
+        self.check_same(launch)
         self.assertGreater(len(launch.events("failure")), 1)
 
     def test_max_failures_used_up(self):
@@ -320,9 +337,10 @@ class RecoveryTest(LaunchTest):
                             training={**image_job(self.data)["training"], "epochs": 100_000,
                                       "dataset": {"type": "idx", "path": "/usr/share/datasets/fashion-mnist"}})
         launch.wait_for_event("first_step")
-        self.kill(launch, 0)
-        os.kill(self.live_pids(launch)[1], signal.SIGKILL)
-        self.assertIn(launch.wait(), (0, 7), launch.said())
+        for rank in itertools.cycle((0, 1)):  # Until two kills fall into one epoch, as the first two mostly do.
+            if not self.kill(launch, rank):
+                break
+        self.assertEqual(launch.wait(), 7, launch.said())
         self.assertEqual(launch.summary()["exit_code"], 7)
         self.assertIn("restarts used up: 2 failures since the last finished epoch, max_failures 1", launch.stderr())
 
