@@ -79,19 +79,17 @@ class CallbackTest(LaunchTest):
 class LayoutTest(CallbackTest):
     def test_json(self):
         """A JSON array after every report, an element a report, each the list of the chosen workers' results."""
-        job = self.command_job([{"type": "json"}], 1, 40, "--pause", 0.01, "--wait", self.path("end"))
+        job = self.command_job([{"type": "json"}], 1, 40, "--pause", 0.01, "--pace", self.path("pace"))
         launch = self.start(job)
         path = os.path.join(launch.run_dir, "results.json")
-        seen = set()
 
-        def valid_at_any_time():
+        def has(count):
             text = read_file(path)
-            if text:
-                seen.add(len(json.loads(text)))
-            return max(seen, default=0) == 40
-        wait_for(valid_at_any_time, LIMIT_S, "40 reports in results.json")
-        self.assertGreater(len(seen), 3)
-        open(self.path("end"), "w", encoding="utf-8").close()
+            return text and len(json.loads(text)) == count  # Valid at any time.
+        for count in (1, 3, 10, 20, 39):
+            self.write("pace", count * "x")
+            wait_for(lambda count=count: has(count), LIMIT_S, f"{count} reports in results.json")
+        self.write("pace", 40 * "x")
         self.assertEqual(launch.wait(), 0, launch.said())
         results = self.results(launch)
         self.assertEqual([len(element) for element in results], [1] * 40)
@@ -191,7 +189,7 @@ class LifeTest(CallbackTest):
 
     def test_ranks_that_are_killed(self):
         launch = self.start(self.job(FILES, dataset={"type": "linear", "samples": 200000, "validation_samples": 1000}, epochs=6),
-                            "--max-failures", "unlimited")
+                            "--num-workers", 1, "--max-failures", "unlimited")
         for generation in (1, 2, 3):
             launch.wait_for_event("first_step", count=generation)
             os.kill(launch.events("worker_started")[-1]["pid"], signal.SIGKILL)
@@ -200,7 +198,7 @@ class LifeTest(CallbackTest):
 
     def test_a_launcher_that_is_killed_and_resume(self):
         job = self.job(FILES, dataset={"type": "linear", "samples": 400000, "validation_samples": 1000}, epochs=5)
-        launch = self.start(job)
+        launch = self.start(job, "--num-workers", 1)
         for life in range(3):
             wait_for(lambda: len(launch.metrics()) > 2 * life, LIMIT_S, "reports")
             launch.process.kill()

@@ -14,12 +14,17 @@ RANK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support",
 
 # Keeps each line as it comes, behind those of programs before it.
 KEEPER = """
-import sys, time
+import sys
 with open(sys.argv[1], "a") as file:
     for line in sys.stdin:
         file.write(line)
         file.flush()
-        time.sleep(float(sys.argv[2]) if len(sys.argv) > 2 else 0)
+"""
+# In front of it: takes its time.
+SLOW = """
+import os, sys, time
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
 """
 # Reads nothing, and neither does what it has started.
 DEAF = """
@@ -94,7 +99,7 @@ class ExecTest(LaunchTest):
 
     def test_over_restarts_of_ranks_kills_of_the_launcher_and_resume(self):
         keeper = self.callback("keeper.py", KEEPER, self.path("given.jsonl"))
-        training = linear_job(2, epochs=6, dataset={"type": "linear", "samples": 200000, "validation_samples": 1000})
+        training = linear_job(1, epochs=6, dataset={"type": "linear", "samples": 200000, "validation_samples": 1000})
         launch = self.start(write_job(self.path("job.json"), {**training, "callbacks": [keeper]}), "--max-failures", "unlimited")
         launch.wait_for_event("first_step")
         os.kill(launch.events("worker_started")[-1]["pid"], signal.SIGKILL)
@@ -166,10 +171,11 @@ class ExecTest(LaunchTest):
     def test_one_that_is_stopped(self):
         """Frozen by a signal: as one that reads nothing."""
         callback = self.callback("keeper.py", KEEPER, self.path("given.jsonl"), timeout="1s")
-        launch = self.start(self.job([callback], 1, 300, "--pad", 8000, "--wait", self.path("end"), "--pause", 0.002))
-        pid = wait_for(lambda: [pid for pid in launch.pids() if "keeper.py" in self.words(pid) and "callback" not in self.words(pid)],
-                       LIMIT_S, "the program")[0]
+        launch = self.start(self.job([callback], 1, 300, "--pad", 8000, "--pace", self.path("pace"), "--wait", self.path("end")))
+        wait_for(lambda: read_file(self.path("given.jsonl")), LIMIT_S, "the program")
+        pid = next(pid for pid in launch.pids() if "keeper.py" in self.words(pid) and "callback" not in self.words(pid))
         os.kill(pid, signal.SIGSTOP)
+        self.write("pace", 300 * "x")  # More than it has room for where it does not read.
         wait_for(lambda: "has read nothing for 1s" in launch.stderr(), LIMIT_S, "its end")
         open(self.path("end"), "w", encoding="utf-8").close()
         self.assertEqual(launch.wait(), 0, launch.said())
@@ -187,14 +193,15 @@ class ExecTest(LaunchTest):
         launch = self.start(self.job([callback], 1, 3))
         wait_for(lambda: "waiting for programs of callbacks" in launch.stderr(), LIMIT_S, "the run's end")
         launch.process.send_signal(signal.SIGINT)
-        self.assertEqual(launch.wait(5), 0, launch.said())
+        self.assertEqual(launch.wait(), 0, launch.said())
         launch.wait_until_gone(12)
 
     def test_a_slow_one_holds_nothing_up(self):
         """It has all lines in the end, though the run was over long before."""
-        launch = self.start(self.job([self.callback("keeper.py", KEEPER, self.path("given.jsonl"), 0.02)], 1, 100))
+        launch = self.start(self.job([self.callback("slow.py", SLOW + KEEPER, self.path("given.jsonl"), self.path("go"))], 1, 100))
         wait_for(lambda: read_file(os.path.join(launch.run_dir, "summary.json")), LIMIT_S, "the run's end")
         self.assertLess(len(self.given()[1]), 100)
+        self.write("go", "")
         self.assertEqual(launch.wait(), 0, launch.said())
         self.check_given(launch)
 

@@ -1,8 +1,9 @@
 """A rank of a command that reports: speaks the worker link (common/messages/link.hpp). Standard library only.
 
-    python3 reporting_rank.py FIRST LAST [--pause S] [--wait FILE] [--pad BYTES] [--metrics JSON]
+    python3 reporting_rank.py FIRST LAST [--pause S] [--pace FILE] [--wait FILE] [--pad BYTES] [--metrics JSON]
 
 reports FIRST to LAST, each with its number as "loss" and what --metrics adds, and ends; with --wait once FILE is there.
+With --pace it reports so many of them as FILE has bytes, and waits for more.
 """
 
 import argparse
@@ -18,11 +19,16 @@ def connect():
     return link
 
 
+def has_bytes(path, count):
+    return os.path.exists(path) and os.path.getsize(path) >= count
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("first", type=int)
     parser.add_argument("last", type=int)
     parser.add_argument("--pause", type=float, default=0)
+    parser.add_argument("--pace", default="")
     parser.add_argument("--wait", default="")
     parser.add_argument("--pad", type=int, default=0)
     parser.add_argument("--metrics", default="{}")
@@ -36,6 +42,8 @@ def main():
     link.recv(1 << 16)  # The assignment.
     more = json.loads(options.metrics)
     for number in range(options.first, options.last + 1):
+        while options.pace and not has_bytes(options.pace, number - options.first + 1):
+            time.sleep(0.01)
         metrics = {"loss": number, **more}
         if options.pad:
             metrics["text"] = "x" * options.pad
