@@ -21,8 +21,7 @@ class ResumeChangesTest(LaunchTest):
         launch.wait_for_event("first_step")
         launch.process.send_signal(signal.SIGINT)
         self.assertEqual(launch.wait(), 130, launch.said())
-        [name] = os.listdir(self.path("run", "checkpoints"))
-        state = json.loads(read_file(self.path("run", "checkpoints", name, "state.json")))
+        state = json.loads(read_file(os.path.join(launch.checkpoints()[-1], "state.json")))
         self.assertGreater(state["position"]["consumed"], 0, "it stopped at an epoch's boundary")
         return state["position"]["epoch"]
 

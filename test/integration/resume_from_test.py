@@ -45,7 +45,7 @@ class ResumeFromTest(LaunchTest):
     def interrupted(self, run_dir, **parts):
         """A run that was stopped in the middle of its epoch, which it returns."""
         launch = self.start(self.job(3, **parts), run_dir=run_dir)
-        launch.wait_for_event("checkpoint_saved")  # Written behind training, which is in the next epoch.
+        launch.wait_for_event("first_step")
         launch.process.send_signal(signal.SIGINT)
         self.assertEqual(launch.wait(), 130, launch.said())
         state = json.loads(read_file(os.path.join(newest(launch.run_dir), "state.json")))
