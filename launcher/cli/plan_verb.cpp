@@ -49,7 +49,8 @@ Json local_plan(const job::JobSpec& job, const RunOptions& options) {
   Json ranks = Json::array();
   for (const core::NodePlace& node : placed.nodes)
     for (const Rank rank : node.ranks) ranks.push_back(rank);
-  return {{"starts_now", placed.world_size > 0},
+  return {{"schema_version", 1},
+          {"starts_now", placed.world_size > 0},
           {"reason", placed.reason},
           {"world_size", placed.world_size},
           {"num_workers", job.num_workers},

@@ -257,7 +257,8 @@ Json TrialTable::to_json() const {
                     {"best_iteration", trial.best_iteration},
                     {"why", trial.why},
                     {"wall_s", trial.wall_s}});
-  return {{"metric", metric_},
+  return {{"schema_version", 1},
+          {"metric", metric_},
           {"mode", is_highest_ ? "max" : "min"},
           {"trials", planned_},
           {"best", best_ ? Json(*best_) : Json(nullptr)},

@@ -103,7 +103,8 @@ void print_held(const warm::Held& held) {
 }
 
 void print_json(const warm::Held& held) {
-  nlohmann::ordered_json json = {{"pid", held.pid}, {"idle_s", held.idle_s}, {"held", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json = {
+      {"schema_version", 1}, {"pid", held.pid}, {"idle_s", held.idle_s}, {"held", nlohmann::ordered_json::array()}};
   for (const warm::Spare& spare : held.spares)
     json["held"].push_back({{"name", spare.name},
                             {"state", spare.state},

@@ -47,12 +47,12 @@ std::string text_of(const Json& json) {
 }
 
 /// Row by row, so that there is one of them as JSON at a time.
-template <class Row, class ToJson>
-std::string text_of_rows(const char* name, const std::vector<Row>& rows, const ToJson& to_json) {
+template <class Row, class ToText>
+std::string text_of_rows(const char* name, const std::vector<Row>& rows, const ToText& to_text) {
   std::string text = fmt::format("{{\"ok\":true,\"{}\":[", name);
   for (const Row& row : rows) {
     if (&row != &rows.front()) text += ',';
-    text += text_of(to_json(row));
+    text += to_text(row);
   }
   return text += "]}";
 }
@@ -66,11 +66,10 @@ std::string names_of(const std::vector<core::NodeSnapshot>& nodes) {
 }
 
 /// A node in the words of its connection where nothing else is to be said.
-Json row_of(const core::NodeSnapshot& node, TimePoint now) {
-  Json row = core::to_json(node, now);
-  if (node.phase == core::NodePhase::kReady) row["state"] = "connected";
-  if (node.phase == core::NodePhase::kClosed) row["state"] = "disconnected";
-  return row;
+const char* state_of(const core::NodeSnapshot& node) {
+  if (node.phase == core::NodePhase::kReady) return "connected";
+  if (node.phase == core::NodePhase::kClosed) return "disconnected";
+  return core::name(node.phase);
 }
 
 }  // namespace
@@ -100,12 +99,16 @@ CommonAnswer::Source RunService::list_runs(CoordinatorShell::Which which) const 
               if (auto row = shell_.run(gathered->ids[gathered->next])) gathered->rows.push_back(*std::move(row));
             return end < gathered->ids.size();
           },
-          [gathered] { return text_of_rows("runs", gathered->rows, listed); }};
+          [gathered] {
+            return text_of_rows("runs", gathered->rows, [](const RunRow& row) { return text_of(listed(row)); });
+          }};
 }
 
 CommonAnswer::Source RunService::list_nodes() const {
   const auto nodes = std::make_shared<const std::vector<core::NodeSnapshot>>(shell_.nodes());
-  const auto row = [now = process::monotonic_now()](const core::NodeSnapshot& node) { return row_of(node, now); };
+  const auto row = [now = process::monotonic_now()](const core::NodeSnapshot& node) {
+    return core::to_text(node, state_of(node), now);
+  };
   return {[] { return false; }, [nodes, row] { return text_of_rows("nodes", *nodes, row); }};
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "common/json/lenient.hpp"
+#include "common/json/object_text.hpp"
 
 namespace sgd::core {
 namespace {
@@ -73,28 +74,16 @@ const char* name(NodePhase phase) {
   return "unknown";
 }
 
-/// Key by key: braces would copy each value twice, of ten thousand nodes.
-nlohmann::ordered_json to_json(const NodeSnapshot& snapshot, TimePoint now) {
-  nlohmann::ordered_json::object_t json;
-  json.reserve(17);  // There may be ten thousand of them in one answer.
-  json.emplace_back("node", snapshot.node);
-  json.emplace_back("state", name(snapshot.phase));
-  json.emplace_back("reason", snapshot.reason);
-  json.emplace_back("slots", snapshot.slots);
-  json.emplace_back("slots_ordered", snapshot.has_ordered_slots);
-  json.emplace_back("used", snapshot.used);
-  json.emplace_back("drained", snapshot.is_drained);
-  json.emplace_back("leaving", snapshot.is_leaving);
-  json.emplace_back("cpus", snapshot.cpus);
-  json.emplace_back("cpus_counted", snapshot.counts_cpus);
-  json.emplace_back("gpus", snapshot.gpus);
-  json.emplace_back("memory_bytes", snapshot.memory_bytes);
-  json.emplace_back("labels", snapshot.labels);
-  json.emplace_back("version", snapshot.version);
-  json.emplace_back("address", snapshot.address);
-  json.emplace_back("heard_age_s", to_seconds(now - snapshot.heard_at));
-  json.emplace_back("runs", snapshot.runs);
-  return json;
+std::string to_text(const NodeSnapshot& snapshot, const char* state, TimePoint now) {
+  json::ObjectText text;
+  text.add("node", snapshot.node).add("state", state).add("reason", snapshot.reason);
+  text.add("slots", snapshot.slots).add("slots_ordered", snapshot.has_ordered_slots).add("used", snapshot.used);
+  text.add("drained", snapshot.is_drained).add("leaving", snapshot.is_leaving);
+  text.add("cpus", snapshot.cpus).add("cpus_counted", snapshot.counts_cpus).add("gpus", snapshot.gpus);
+  text.add("memory_bytes", snapshot.memory_bytes).add("labels", snapshot.labels);
+  text.add("version", snapshot.version).add("address", snapshot.address);
+  text.add("heard_age_s", to_seconds(now - snapshot.heard_at)).add("runs", snapshot.runs);
+  return text.text();
 }
 
 nlohmann::ordered_json to_json(const RunSnapshot& snapshot) {

@@ -120,6 +120,7 @@ struct NodeSnapshot {
 [[nodiscard]] nlohmann::ordered_json to_json(const RunSnapshot& snapshot);
 /// Without its ranks. What is missing or of a wrong type keeps its default: it may be of another version.
 [[nodiscard]] RunSnapshot snapshot_from_json(const nlohmann::ordered_json& json);
-[[nodiscard]] nlohmann::ordered_json to_json(const NodeSnapshot& snapshot, TimePoint now);
+/// One JSON object; `state` is the word for its phase.
+[[nodiscard]] std::string to_text(const NodeSnapshot& snapshot, const char* state, TimePoint now);
 
 }  // namespace sgd::core

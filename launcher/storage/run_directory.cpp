@@ -322,7 +322,9 @@ Status RunDirectory::remove_summary() {
 }
 
 Status RunDirectory::write_best(const nlohmann::ordered_json& best) {
-  return write_file(path_ + "/best.json", dump(best, 2) + "\n");
+  nlohmann::ordered_json out = {{"schema_version", 1}};
+  out.update(best);
+  return write_file(path_ + "/best.json", dump(out, 2) + "\n");
 }
 
 Status rewrite_summary(const std::string& folder, const RunId& run, const core::RunOutcome& outcome) {

@@ -134,6 +134,16 @@ class ControlTest(LaunchTest):
         self.assertIn("waits: ", self.ask("plan", "--address", "local", "-n", "3", "--slots", "1", "--", "true"))
         self.assertIn("starts now: ", self.ask("plan", "--address", "local", "--", "true", "--json"), "the option is the program's")
 
+    def test_every_object_says_which_version_of_its_form_it_has(self):
+        self.launch("-n", 1, "--", "true")
+        run = self.path("run")
+        for verb in (["status", run], ["checkpoints", run], ["ps", "--all", "--address", "local"], ["warm"], ["doctor"],
+                     ["plan", "--address", "local", "--", "true"]):
+            with self.subTest(verb=verb):
+                shown = subprocess.run([LAUNCHER, verb[0], "--json", *verb[1:]], capture_output=True, text=True, timeout=60, cwd=self.folder,
+                                       stdin=subprocess.DEVNULL)
+                self.assertEqual(list(json.loads(shown.stdout).items())[0], ("schema_version", 1), shown.stderr)
+
     def test_verbs_without_an_address_where_no_coordinator_is(self):
         clean = {key: value for key, value in os.environ.items() if key != "SGD_ADDRESS"}
         clean.update({name: self.folder for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")})

@@ -198,7 +198,7 @@ TEST_CASE("client service: what ten thousand nodes and ten thousand ranks have t
   node.version = SGD_VERSION;
   node.address = "node-00000.cluster.example.org";
   node.runs = {{"fashion-mnist-cnn-20260101-120000-abcd", 64}, {"fashion-mnist-mlp-20260101-120000-ef01", 64}};
-  CHECK(core::to_json(node, TimePoint{}).dump().size() * 10'000 < kMessageBytesMax);
+  CHECK(core::to_text(node, "disconnected", TimePoint{}).size() * 10'000 < kMessageBytesMax);
   core::RunSnapshot run;
   for (Rank rank = 0; rank < 10'000; ++rank)
     run.ranks.push_back({rank, node.node, 4'000'000, core::RankPhase::kStepping, 1'000'000'000, 1000, "validate",

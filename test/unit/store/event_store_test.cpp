@@ -6,10 +6,8 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <future>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <semaphore>
 
@@ -18,71 +16,15 @@
 
 #include "full_disk.hpp"
 #include "state_folder.hpp"
+#include "store_listener.hpp"
 
 using namespace sgd;
 using namespace std::chrono_literals;
 using storage::EventStore;
 using test::StateFolder;
+using test::StoreListener;
 
 namespace {
-
-/// What the store's thread says.
-class Ear {
- public:
-  [[nodiscard]] EventStore::Handlers handlers() {
-    return {[this](EventStore::Ticket up_to) { note([&] { committed_ = up_to; }); },
-            [this](const std::string& message) { note([&] { troubles_.push_back(message); }); },
-            [this] { note([&] { ++recoveries_; }); },
-            [this](Result<std::shared_ptr<const storage::StateCut>> cut) { note([&] { cut_ = std::move(cut); }); },
-            storage::sync_run_files};
-  }
-  [[nodiscard]] Result<std::shared_ptr<const storage::StateCut>> wait_cut() {
-    wait([&] { return cut_.has_value(); });
-    return *std::exchange(cut_, std::nullopt);
-  }
-  [[nodiscard]] bool has_cut() {
-    const std::lock_guard lock(mutex_);
-    return cut_.has_value();
-  }
-  void wait_committed(EventStore::Ticket ticket) {
-    wait([&] { return committed_ >= ticket; });
-  }
-  void wait_trouble() {
-    wait([&] { return !troubles_.empty(); });
-  }
-  [[nodiscard]] EventStore::Ticket committed() {
-    const std::lock_guard lock(mutex_);
-    return committed_;
-  }
-  [[nodiscard]] std::vector<std::string> troubles() {
-    const std::lock_guard lock(mutex_);
-    return troubles_;
-  }
-  [[nodiscard]] int recoveries() {
-    const std::lock_guard lock(mutex_);
-    return recoveries_;
-  }
-
- private:
-  template <class Change>
-  void note(const Change& change) {
-    const std::lock_guard lock(mutex_);
-    change();
-    changed_.notify_all();
-  }
-  template <class Done>
-  void wait(const Done& done) {
-    std::unique_lock lock(mutex_);
-    REQUIRE(changed_.wait_for(lock, 60s, done));
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  EventStore::Ticket committed_ = 0;
-  std::vector<std::string> troubles_;
-  int recoveries_ = 0;
-  std::optional<Result<std::shared_ptr<const storage::StateCut>>> cut_;
-};
 
 core::CoordinatorEvent closed(int number) {
   return core::coordinator_event::AgentClosed{fmt::format("node{}", number)};
@@ -125,11 +67,12 @@ void execute(const StateFolder& folder, const std::string& sql) {
 }
 
 void fill(const StateFolder& folder, int count) {
-  Ear ear;
+  StoreListener listener;
   auto store = EventStore::open(folder.state());
   REQUIRE(store.ok());
-  REQUIRE(store.value()->start(ear.handlers()));
-  for (int number = 1; number <= count; ++number) ear.wait_committed(store.value()->append(at(number), closed(number)));
+  REQUIRE(store.value()->start(listener.handlers()));
+  for (int number = 1; number <= count; ++number)
+    listener.wait_committed(store.value()->append(at(number), closed(number)));
 }
 
 }  // namespace
@@ -138,11 +81,11 @@ TEST_CASE("event store: what was appended comes back in order, in the next proce
   const StateFolder folder;
   for (int life = 0; life < 3; ++life) {
     CHECK(stored(folder) == first(life * 100));
-    Ear ear;
+    StoreListener listener;
     auto store = EventStore::open(folder.state());
     REQUIRE(store.ok());
     REQUIRE(store.value()->load([](TimePoint, core::CoordinatorEvent&&) {}).ok());
-    REQUIRE(store.value()->start(ear.handlers()));
+    REQUIRE(store.value()->start(listener.handlers()));
     for (int number = life * 100 + 1; number <= life * 100 + 99; ++number)
       (void)store.value()->append(at(number), closed(number));
     (void)store.value()->append(at(life * 100 + 100), closed(life * 100 + 100));  // The end commits it.
@@ -153,14 +96,14 @@ TEST_CASE("event store: what was appended comes back in order, in the next proce
 
 TEST_CASE("event store: commits are told in the order of the tickets, several at once") {
   const StateFolder folder;
-  Ear ear;
+  StoreListener listener;
   auto store = EventStore::open(folder.state());
   REQUIRE(store.ok());
-  REQUIRE(store.value()->start(ear.handlers()));
+  REQUIRE(store.value()->start(listener.handlers()));
   for (int number = 1; number <= 2000; ++number)
     REQUIRE(store.value()->append(at(number), closed(number)) == static_cast<EventStore::Ticket>(number));
-  ear.wait_committed(2000);
-  CHECK(ear.troubles().empty());
+  listener.wait_committed(2000);
+  CHECK(listener.troubles().empty());
 }
 
 TEST_CASE("event store: one identity for ever, and nobody else may read it") {
@@ -196,11 +139,12 @@ TEST_CASE("event store: a second coordinator on the same folder is refused, by t
 
 TEST_CASE("event store: of a log whose tail is cut off the whole commits stay") {
   const StateFolder folder;
-  Ear ear;
+  StoreListener listener;
   auto store = EventStore::open(folder.state());
   REQUIRE(store.ok());
-  REQUIRE(store.value()->start(ear.handlers()));
-  for (int number = 1; number <= 50; ++number) ear.wait_committed(store.value()->append(at(number), closed(number)));
+  REQUIRE(store.value()->start(listener.handlers()));
+  for (int number = 1; number <= 50; ++number)
+    listener.wait_committed(store.value()->append(at(number), closed(number)));
   const auto bytes = std::filesystem::file_size(folder.file("coordinator.db-wal"));
   std::size_t fewest = 50;
   for (const std::uintmax_t left : {bytes, bytes - 1, bytes - 5000, bytes / 2}) {
@@ -261,22 +205,22 @@ TEST_CASE("event store: what is no store, or of another version, or damaged, is 
 
 TEST_CASE("event store: while nothing can be written nothing is committed, and it goes on by itself") {
   const StateFolder folder;
-  Ear ear;
+  StoreListener listener;
   auto opened = EventStore::open(folder.state());
   REQUIRE(opened.ok());
   EventStore& store = *opened.value();
-  REQUIRE(store.start(ear.handlers()));
-  ear.wait_committed(store.append(at(1), closed(1)));
+  REQUIRE(store.start(listener.handlers()));
+  listener.wait_committed(store.append(at(1), closed(1)));
   auto full = std::make_unique<test::FullDisk>();
   (void)store.append(at(2), closed(2));
-  ear.wait_trouble();
+  listener.wait_trouble();
   const auto last = store.append(at(3), closed(3));
-  CHECK(ear.committed() == 1);
-  CHECK(ear.recoveries() == 0);
+  CHECK(listener.committed() == 1);
+  CHECK(listener.recoveries() == 0);
   full.reset();
-  ear.wait_committed(last);
-  CHECK(ear.recoveries() == 1);
-  const auto troubles = ear.troubles();
+  listener.wait_committed(last);
+  CHECK(listener.recoveries() == 1);
+  const auto troubles = listener.troubles();
   CHECK(troubles.size() == 1);  // Said once, tried often.
   CHECK_THAT(troubles.front(), Catch::StartsWith(folder.file("coordinator.db") + ": "));
   opened.value().reset();
@@ -285,7 +229,7 @@ TEST_CASE("event store: while nothing can be written nothing is committed, and i
 
 TEST_CASE("event store: room that comes before the first commit ends the trouble of the start, too") {
   const StateFolder folder;
-  Ear ear;
+  StoreListener listener;
   auto opened = EventStore::open(folder.state());
   REQUIRE(opened.ok());
   EventStore& store = *opened.value();
@@ -293,17 +237,17 @@ TEST_CASE("event store: room that comes before the first commit ends the trouble
     const test::FullDisk full;
     REQUIRE_FALSE(store.tables().keep_clock_offset(Duration(5)).ok());
   }
-  REQUIRE(store.start(ear.handlers()));
-  ear.wait_committed(store.append(at(1), closed(1)));
-  CHECK(ear.troubles().empty());
-  CHECK(ear.recoveries() == 1);
-  ear.wait_committed(store.append(at(2), closed(2)));
-  CHECK(ear.recoveries() == 1);
+  REQUIRE(store.start(listener.handlers()));
+  listener.wait_committed(store.append(at(1), closed(1)));
+  CHECK(listener.troubles().empty());
+  CHECK(listener.recoveries() == 1);
+  listener.wait_committed(store.append(at(2), closed(2)));
+  CHECK(listener.recoveries() == 1);
 }
 
 TEST_CASE("event store: it takes what is appended even when it is full, and says so") {
   const StateFolder folder;
-  Ear ear;
+  StoreListener listener;
   auto opened = EventStore::open(folder.state());
   REQUIRE(opened.ok());
   EventStore& store = *opened.value();
@@ -314,8 +258,8 @@ TEST_CASE("event store: it takes what is appended even when it is full, and says
   (void)store.append(at(count), closed(count));
   CHECK(store.is_full());
   const auto last = store.append(at(count + 1), closed(count + 1));
-  REQUIRE(store.start(ear.handlers()));  // It was not written before.
-  ear.wait_committed(last);
+  REQUIRE(store.start(listener.handlers()));  // It was not written before.
+  listener.wait_committed(last);
   CHECK_FALSE(store.is_full());
   CHECK(store.has_room());
   opened.value().reset();
@@ -325,35 +269,35 @@ TEST_CASE("event store: it takes what is appended even when it is full, and says
 TEST_CASE("event store: a cut leaves the rows of runs, and the state in place of all events") {
   const StateFolder folder;
   {
-    Ear ear;
+    StoreListener listener;
     auto opened = EventStore::open(folder.state());
     EventStore& store = *opened.value();
-    REQUIRE(store.start(ear.handlers()));
+    REQUIRE(store.start(listener.handlers()));
     for (int number = 1; number <= 5000; ++number) (void)store.append(at(number), closed(number));
     storage::StoredRun run{"run", "name", "owner", "request", "/dir", 3, "failed", 7, 10.5, 20.5, 9.25, {1, 2}, "{}"};
     store.file(run);
-    ear.wait_committed(store.put({"live", "name", "", "", "/live", 1, "", 0, 11.5, 0, 0, {}, ""}));
+    listener.wait_committed(store.put({"live", "name", "", "", "/live", 1, "", 0, 11.5, 0, 0, {}, ""}));
     const auto before = std::filesystem::file_size(folder.file("coordinator.db-wal"));
     CHECK(before > 100'000);
     store.compact(4000, {});
-    const auto cut = ear.wait_cut();
+    const auto cut = listener.wait_cut();
     REQUIRE(cut.ok());
     CHECK(cut.value()->event == 4000);
     CHECK(cut.value()->at == at(4000));
     store.begin_behind(*cut.value());
     CHECK(store.events() == 1000);
     store.compact(5000, {});
-    store.begin_behind(*ear.wait_cut().value());
+    store.begin_behind(*listener.wait_cut().value());
     CHECK(store.events() == 0);
-    ear.wait_committed(store.append(at(10), closed(10)));
+    listener.wait_committed(store.append(at(10), closed(10)));
     CHECK(store.events() == 1);
     store.compact(5000, {});
-    CHECK_FALSE(ear.wait_cut().ok());
+    CHECK_FALSE(listener.wait_cut().ok());
     // What was cut goes little by little, in the commits after it.
     const auto deadline = std::chrono::steady_clock::now() + 60s;
     while (std::filesystem::file_size(folder.file("coordinator.db")) > 100'000) {
       REQUIRE(std::chrono::steady_clock::now() < deadline);
-      ear.wait_committed(store.put({"live", "name", "", "", "/live", 1, "", 0, 11.5, 0, 0, {}, ""}));
+      listener.wait_committed(store.put({"live", "name", "", "", "/live", 1, "", 0, 11.5, 0, 0, {}, ""}));
     }
   }
   CHECK(stored(folder) == std::vector<int>{10});
@@ -385,11 +329,11 @@ TEST_CASE(
   const auto row = [](const char* id, double finished_s) {
     return storage::StoredRun{id, "name", "", "", std::string("/") + id, 1, "", 0, 1.5, finished_s, 0, {1, 1}, ""};
   };
-  Ear ear;
+  StoreListener listener;
   std::promise<void> on_disk;
   std::promise<void> on_its_way;
   std::vector<std::vector<std::string>> synced;
-  EventStore::Handlers handlers = ear.handlers();
+  EventStore::Handlers handlers = listener.handlers();
   handlers.sync = [&, disk = on_disk.get_future().share()](const std::vector<std::string>& run_dirs) {
     if (synced.empty()) on_its_way.set_value();
     synced.push_back(run_dirs);
@@ -399,18 +343,18 @@ TEST_CASE(
   EventStore& store = *opened.value();
   REQUIRE(store.start(std::move(handlers)));
   (void)store.append(at(1), closed(1));
-  for (const char* id : {"again", "ended", "gone"}) ear.wait_committed(store.put(row(id, 0)));
+  for (const char* id : {"again", "ended", "gone"}) listener.wait_committed(store.put(row(id, 0)));
   store.file(row("again", 2.5));
   on_its_way.get_future().wait();
   for (const char* id : {"ended", "gone"}) store.file(row(id, 2.5));
   store.compact(1, {});
-  ear.wait_committed(store.append(at(2), closed(2)));
-  ear.wait_committed(store.put(row("again", 0)));  // It lives once more.
-  ear.wait_committed(store.drop("gone"));
+  listener.wait_committed(store.append(at(2), closed(2)));
+  listener.wait_committed(store.put(row("again", 0)));  // It lives once more.
+  listener.wait_committed(store.drop("gone"));
   CHECK(store.is_filing());
   CHECK(store.events() == 2);
   on_disk.set_value();
-  REQUIRE(ear.wait_cut().ok());
+  REQUIRE(listener.wait_cut().ok());
   CHECK_FALSE(store.is_filing());
   CHECK(synced == std::vector<std::vector<std::string>>{{"/again"}, {"/ended"}});
   for (const char* id : {"one", "two"}) store.file(row(id, 2.5));
@@ -425,10 +369,10 @@ TEST_CASE(
 
 TEST_CASE("event store: a cut waits for an ended run whose row has changed meanwhile, too") {
   const StateFolder folder;
-  Ear ear;
+  StoreListener listener;
   std::counting_semaphore<> disk(0);
   std::atomic<int> syncs = 0;
-  EventStore::Handlers handlers = ear.handlers();
+  EventStore::Handlers handlers = listener.handlers();
   handlers.sync = [&](const std::vector<std::string>&) {
     ++syncs;
     syncs.notify_all();
@@ -437,7 +381,7 @@ TEST_CASE("event store: a cut waits for an ended run whose row has changed meanw
   auto opened = EventStore::open(folder.state());
   EventStore& store = *opened.value();
   REQUIRE(store.start(std::move(handlers)));
-  ear.wait_committed(store.append(at(1), closed(1)));
+  listener.wait_committed(store.append(at(1), closed(1)));
   const storage::StoredRun run{"run", "name", "", "", "/run", 1, "failed", 1, 1.5, 2.5, 0, {}, ""};
   store.file(run);
   syncs.wait(0);
@@ -445,20 +389,20 @@ TEST_CASE("event store: a cut waits for an ended run whose row has changed meanw
   store.compact(1, {});
   disk.release();
   syncs.wait(1);
-  ear.wait_committed(store.append(at(2), closed(2)));
-  CHECK_FALSE(ear.has_cut());
+  listener.wait_committed(store.append(at(2), closed(2)));
+  CHECK_FALSE(listener.has_cut());
   disk.release();
-  CHECK(ear.wait_cut().ok());
+  CHECK(listener.wait_cut().ok());
 }
 
 TEST_CASE("event store: events are read some at a time, and none is left out in between") {
   const StateFolder folder;
   {
-    Ear ear;
+    StoreListener listener;
     auto opened = EventStore::open(folder.state());
-    REQUIRE(opened.value()->start(ear.handlers()));
+    REQUIRE(opened.value()->start(listener.handlers()));
     for (int number = 1; number < 7; ++number) (void)opened.value()->append(at(number), closed(number));
-    ear.wait_committed(opened.value()->append(at(7), closed(7)));
+    listener.wait_committed(opened.value()->append(at(7), closed(7)));
   }
   const auto database = storage::Database::open(folder.file("coordinator.db"));
   REQUIRE(database.ok());
