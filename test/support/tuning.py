@@ -35,8 +35,8 @@ state.restore()
 while state.epoch < 4:
     state.step += 1
     state.epoch += 1
-    state.commit()
     sgd_launch.report(loss=state.begun_with, begun_with=state.begun_with)
+    state.commit()
     limit = time.monotonic() + 60
     while not sgd_launch.should_stop() and state.epoch == 2:
         if time.monotonic() > limit: sys.exit(9)

@@ -2,7 +2,8 @@
 
     state = sgd_launch.State(model=model, optimizer=optimizer, step=0)
     state.restore()                        # "memory", "disk" or "fresh"
-    ...; state.step += 1; state.commit()   # in each step, on every rank
+    ...; state.step += 1                   # in each step, on every rank
+    report(loss=loss); state.commit()      # in this order: a step that is done again is reported again
 
 Standard library only; torch and numpy are used where the caller has imported them. Importing starts nothing: the link to
 the agent is made at the first call, once a process. Without the launcher nothing happens.
@@ -80,7 +81,9 @@ _reported = [None, 0]  # The last report's place, and how many there were at tha
 def report(phase="train", *, step=None, epoch=None, **metrics):
     """One line of metrics.jsonl once every rank has reported it: means over ranks, num_samples summed. The line's place is
     (epoch, phase, step); they default to the first State's values. A place that is not behind the last line's counts as
-    done again after a restart, and is left out. report("validate", epoch=E, ...) without `step` ends epoch E."""
+    done again after a restart, and is left out. So report a step before its commit(): a rank that is killed in between
+    reports it again, and one that goes on from the commit does not. report("validate", epoch=E, ...) without `step` ends
+    epoch E."""
     link = _link()
     if link is None:
         return
@@ -370,6 +373,7 @@ class State:
         memory, slot, key = self._memory, self._memory.free_slot(), (link.assignment["generation"], self._calls)
         try:
             if slot is not None:
+                link.hand_over()  # What goes on from this copy reports no step before it.
                 memory.write(slot, self._packed(link.world, link.rank), key[0], self._plan.interval or 1)
                 save = save or self._is_time(link)
                 if save and self._saver is not None:

@@ -190,6 +190,11 @@ class Link:
             except OSError:
                 pass  # The link's thread finds the same.
 
+    def hand_over(self):
+        """Waits until what was left for the agent is in its hands: they keep it when this process is killed."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.closed or self.greeting or not self.outbox, _SEND_WAIT_S)
+
     def finish(self):
         """At the end of the process: what was left for the agent reaches it."""
         if self.pid == os.getpid():

@@ -6,8 +6,10 @@ import io
 import os
 import random
 import signal
+import socket
 import sys
 import tempfile
+import threading
 import time
 import types
 import unittest
@@ -15,6 +17,7 @@ from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../worker/python"))
 import sgd_launch
+import sgd_launch_link
 import sgd_launch_saver
 from sgd_launch_memory import Memory
 from sgd_launch_values import Packed, write_file
@@ -202,7 +205,7 @@ class Saving(unittest.TestCase):
                  "config": {"checkpoint": {"every": "epoch"}}}
         link = types.SimpleNamespace(
             pid=os.getpid(), assignment=about, memory_fd=fd, rank=0, world=1, beat={}, give=values.__setitem__,
-            take=lambda key, whom: [values[key]],
+            take=lambda key, whom: [values[key]], hand_over=lambda: None,
             put=lambda message: message["type"] == "checkpoint" and saved.append(message["epoch"]))
         with mock.patch.object(sgd_launch, "_link", lambda: link), mock.patch.object(sgd_launch.State, "_first", None):
             state = sgd_launch.State(epoch=begins_with)
@@ -215,6 +218,40 @@ class Saving(unittest.TestCase):
                 state.commit()
                 self.assertTrue(state._saver.wait(10))
         return saved
+
+    def test_what_was_reported_is_with_the_agent_before_a_copy_counts(self):
+        held, fd = [], os.memfd_create("memory")
+        self.addCleanup(os.close, fd)
+        about = {"local_rank": 0, "local_world_size": 1, "node_rank": 0, "generation": 1, **self.saver.link.assignment, "config": {}}
+        link = types.SimpleNamespace(pid=os.getpid(), assignment=about, memory_fd=fd, rank=1, world=1, beat={}, give=None, take=None,
+                                     put=lambda message: None, hand_over=lambda: held.append(len(state._memory.records())))
+        with mock.patch.object(sgd_launch, "_link", lambda: link), mock.patch.object(sgd_launch.State, "_first", None):
+            state = sgd_launch.State(step=0)
+            for _ in range(2):
+                self.assertTrue(state.commit(force=True))
+            self.assertEqual(len(state._memory.records()), 2)
+        self.assertEqual(held, [0, 1])
+
+    def test_a_line_is_with_the_agent_when_its_socket_has_it(self):
+        link = sgd_launch_link.Link.__new__(sgd_launch_link.Link)
+        link.socket, agent = socket.socketpair()
+        self.addCleanup(link.socket.close)
+        self.addCleanup(agent.close)
+        link.socket.setblocking(False)
+        link.changed, link.closed, link.greeting, link.outbox = threading.Condition(), "", False, bytearray(8 << 20)
+        with link.changed:
+            link._flush()
+        waits = threading.Thread(target=link.hand_over)
+        waits.start()
+        left = len(link.outbox)
+        self.assertGreater(left, 0)
+        while link.outbox:
+            self.assertTrue(waits.is_alive())
+            agent.recv(1 << 20)
+            with link.changed:
+                link._flush()
+        waits.join(10)
+        self.assertFalse(waits.is_alive())
 
     def test_each_epoch_is_on_disk_also_the_first(self):
         for restores in (True, False):

@@ -47,7 +47,7 @@ class Transformers(unittest.TestCase):
         about = {"local_rank": 0, "local_world_size": 1, "node_rank": 0, "generation": self.generation, "run_dir": "nowhere",
                  "config": {"checkpoint": {"every": {"steps": 1000}}}}
         link = types.SimpleNamespace(pid=os.getpid(), assignment=about, memory_fd=self.fd, rank=0, world=1, beat={}, give=told.__setitem__,
-                                     take=lambda key, whom: [told[key]], put=lambda message: None)
+                                     take=lambda key, whom: [told[key]], put=lambda message: None, hand_over=lambda: None)
         given = {"model": Kept(2), "optimizer": Kept(1, scaler), "lr_scheduler": Kept(3), "train_dataloader": [0] * 8}
         args, control = types.SimpleNamespace(world_size=1, gradient_accumulation_steps=1), types.SimpleNamespace(should_training_stop=False)
         with mock.patch.object(sgd_launch, "_link", lambda: link), mock.patch.object(sgd_launch, "should_stop", lambda: False), \
