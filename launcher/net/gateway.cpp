@@ -3,12 +3,14 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <ctime>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <boost/asio/post.hpp>
 
+#include "common/base/assert.hpp"
 #include "common/messages/codec.hpp"
 #include "launcher/net/admission.hpp"
 #include "launcher/net/attempt_limit.hpp"
@@ -44,6 +46,14 @@ class AddressSlot {
 };
 
 namespace {
+
+/// Of this thread. Of a machine that is busy with other things a peer is not to blame: it would be read too seldom, and
+/// its own system would give the connection up.
+Duration processor_time() {
+  timespec used{};
+  SGD_ASSERT(::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used) == 0);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
 
 std::size_t files_allowed() {
   rlimit files{};
@@ -340,13 +350,13 @@ void Gateway::on_closed(const std::shared_ptr<Session::State>& state, const std:
 }
 
 void Gateway::on_frame(const std::shared_ptr<Session::State>& state, Frame frame) {
-  const auto begin = std::chrono::steady_clock::now();
+  const Duration begin = processor_time();
   if (state->is_stranger) {
     on_first(state, frame);
   } else {
     state->on_frame(std::move(frame));
   }
-  state->charge(std::chrono::steady_clock::now() - begin);
+  state->charge(processor_time() - begin);
 }
 
 void Gateway::meter(Session::State& state) {
