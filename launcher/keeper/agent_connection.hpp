@@ -41,7 +41,9 @@ inline constexpr std::size_t kKeptBytesMax = 64 << 20;
 class AgentConnection {
  public:
   /// To the only agent that there will be.
-  explicit AgentConnection(process::UniqueFd socket) : socket_(std::move(socket)) {}
+  explicit AgentConnection(process::UniqueFd socket, Duration console_patience = ConsoleWindow::kPatience)
+      : socket_(std::move(socket)),
+        window_(kOutputWindowBytes, static_cast<std::int64_t>(kConsoleRoom), console_patience) {}
   /// To agents that come, and come back: none yet.
   AgentConnection() : keeps_(true) {}
 

@@ -19,7 +19,7 @@ ConsoleWindow::State ConsoleWindow::update(TimePoint now) {
   } else if (state_ == State::kOpen) {
     state_ = State::kHolding;
     moved_at_ = now;
-  } else if (state_ == State::kHolding && now - moved_at_ >= kPatience) {
+  } else if (state_ == State::kHolding && now - moved_at_ >= patience_) {
     state_ = State::kStalled;
   }
   return state_;
@@ -27,7 +27,7 @@ ConsoleWindow::State ConsoleWindow::update(TimePoint now) {
 
 std::optional<TimePoint> ConsoleWindow::deadline() const {
   if (state_ != State::kHolding) return std::nullopt;
-  return moved_at_ + kPatience;
+  return moved_at_ + patience_;
 }
 
 }  // namespace sgd::keeper

@@ -24,7 +24,8 @@ class ConsoleWindow {
   static constexpr Duration kPatience = std::chrono::seconds(1);
 
   /// `room` is what one read of a pipe can put into the window of `bytes_max`.
-  ConsoleWindow(std::int64_t bytes_max, std::int64_t room) : bytes_max_(bytes_max), room_(room) {}
+  ConsoleWindow(std::int64_t bytes_max, std::int64_t room, Duration patience = kPatience)
+      : bytes_max_(bytes_max), room_(room), patience_(patience) {}
 
   void sent(std::int64_t bytes) { unacknowledged_ += bytes; }
   void acknowledged(TimePoint now, std::int64_t bytes);
@@ -42,6 +43,7 @@ class ConsoleWindow {
  private:
   std::int64_t bytes_max_;
   std::int64_t room_;
+  Duration patience_;
   std::int64_t unacknowledged_ = 0;
   State state_ = State::kOpen;
   TimePoint moved_at_{};  ///< Last acknowledgement, or when it became full, whichever is later.

@@ -89,7 +89,7 @@ constexpr const char* kNoBeginning =
 
 }  // namespace
 
-int keeper_main(Duration agent_wait) {
+int keeper_main(Duration agent_wait, Duration console_patience) {
   process::UniqueFd child_signals;
   auto begun = begin(child_signals);
   if (!begun) return fail(2, kNoBeginning);
@@ -102,7 +102,7 @@ int keeper_main(Duration agent_wait) {
                   Keeper::AgentListener{std::move(control), agent_wait, memory.descriptors()})
         .run();
   }
-  AgentConnection agent{std::move(control)};
+  AgentConnection agent{std::move(control), console_patience};
   if (const Status sent = agent.send_started(Started{::getpid()}, memory.descriptors()); !sent)
     return fail(1, sent.error().message.c_str());
   return Keeper(std::move(agent), std::move(child_signals)).run();

@@ -91,6 +91,8 @@ class KeeperFixture {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (listener.value().get() != 3) ::dup2(listener.value().get(), 3);
       ::close_range(4, ~0U, 0);
+      pollfd first_agent{3, POLLIN, 0};
+      (void)::poll(&first_agent, 1, 20'000);  // Else the time without one begins before a test has come to it.
       ::_exit(keeper::keeper_main(wait));
     }
     pidfd_ = std::move(process::pidfd_open(pid_)).value();
@@ -269,7 +271,7 @@ TEST_CASE("keeper: its last words wait for an agent that takes them") {
 
 TEST_CASE("keeper: without an agent for too long everything ends, and at once when none comes back") {
   for (const bool says_so : {false, true}) {
-    KeeperFixture fixture(says_so ? Duration(30s) : Duration(100ms));
+    KeeperFixture fixture(says_so ? Duration(30s) : Duration(500ms));
     int pid = 0;
     {
       AttachedAgent only(fixture.path(), 0);

@@ -67,17 +67,25 @@ bool wait_gone(int pid, Duration limit) {
   return ::poll(&entry, 1, process::poll_timeout_ms(monotonic_now(), monotonic_now() + limit)) == 1;
 }
 
-std::string wait_file(const std::string& path, Duration limit) {
+bool wait_until(Duration limit, const std::function<bool()>& done) {
   const TimePoint deadline = monotonic_now() + limit;
-  std::string text;
-  while (text.empty() && monotonic_now() < deadline) {
-    text = read_file(path);
-    if (text.empty()) (void)::poll(nullptr, 0, 1);
+  while (!done()) {
+    if (monotonic_now() >= deadline) return false;
+    (void)::poll(nullptr, 0, 1);
   }
+  return true;
+}
+
+std::string wait_file(const std::string& path, Duration limit) {
+  std::string text;
+  (void)wait_until(limit, [&] {
+    text = read_file(path);
+    return !text.empty();
+  });
   return text;
 }
 
-TestKeeper::TestKeeper() {
+TestKeeper::TestKeeper(Duration console_patience) {
   // Strays must come to us, so that a test that leaves one can see it.
   REQUIRE(process::become_subreaper().ok());
   auto ends = process::socket_pair(SOCK_STREAM);
@@ -90,7 +98,7 @@ TestKeeper::TestKeeper() {
     // As after exec: the keeper has no other end of its link, or it would never see that the test has gone.
     if (ends.value().second.get() != 3) ::dup2(ends.value().second.get(), 3);
     ::close_range(4, ~0U, 0);
-    ::_exit(keeper::keeper_main());
+    ::_exit(keeper::keeper_main({}, console_patience));
   }
   ends.value().second.reset();
   pidfd_ = std::move(process::pidfd_open(pid_)).value();

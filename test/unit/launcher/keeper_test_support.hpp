@@ -32,6 +32,8 @@ class TemporaryDir {
 [[nodiscard]] long memory_kib(int pid, const std::string& key);
 /// What `pid` has taken of a core so far.
 [[nodiscard]] Duration cpu_time_of(int pid);
+/// Looks every millisecond until `done`; false: not within `limit`.
+[[nodiscard]] bool wait_until(Duration limit, const std::function<bool()>& done);
 /// Waits until `pid` is no process any more.
 [[nodiscard]] bool wait_gone(int pid, Duration limit);
 /// Waits until `path` exists and is not empty, and returns its content.
@@ -39,7 +41,8 @@ class TemporaryDir {
 
 class TestKeeper {
  public:
-  TestKeeper();
+  /// A test that is slow is no console that does not move, unless that is what it is about.
+  explicit TestKeeper(Duration console_patience = std::chrono::minutes(5));
   ~TestKeeper();
   TestKeeper(const TestKeeper&) = delete;
   TestKeeper& operator=(const TestKeeper&) = delete;
@@ -63,7 +66,7 @@ class TestKeeper {
     }
     return false;
   }
-  /// Reads from the keeper until `done`, or fails the test.
+  /// Reads from the keeper until `done`, which what it says decides, or fails the test.
   void require_until(const char* what, Duration limit, const std::function<bool()>& done);
   /// One read of what is there within `limit`; false when nothing came.
   bool read_some(Duration limit);
