@@ -158,16 +158,16 @@ TEST_CASE("gateway: an address from which nobody proves anything is served slowl
           "[net]") {
   Knocking<Tls> at;
   at.gateway.vain = net::AttemptLimit(2, 1h);
-  const auto come_and_go = [&](const char* from) {
+  const auto come_and_go = [&](const char* from, Duration limit = 10s) {
     tcp::socket stranger(at.io, tcp::endpoint(boost::asio::ip::make_address(from), 0));
     stranger.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(at.gateway.port())});
     const std::size_t before = at.refused.size();
     stranger.close();
-    return at.run_until([&] { return at.refused.size() > before; }, 200ms);
+    return at.run_until([&] { return at.refused.size() > before; }, limit);
   };
   CHECK(come_and_go("127.0.0.2"));
   CHECK(come_and_go("127.0.0.2"));
-  CHECK_FALSE(come_and_go("127.0.0.2"));  // It waits, at no cost.
+  CHECK_FALSE(come_and_go("127.0.0.2", 200ms));  // It waits, at no cost.
   CHECK(come_and_go("127.0.0.3"));
   const test::RawPeer member = at.knock(own_hello() + state());
   REQUIRE(at.run_until([&] { return at.links.size() == 1; }));
@@ -212,7 +212,7 @@ TEST_CASE("gateway: a name that has had its share of the loop waits, and comes n
           "[net]") {
   boost::asio::io_context io;
   net::Gateway gateway{io, net::Listener::open(io, {"127.0.0.1", 0}, Tls::coordinator()).value()};
-  gateway.work_share = {20ms, 0.001};
+  gateway.work_share = {20ms, 1e-6};  // Who has had its burst rests for as long as anybody may.
   std::vector<std::unique_ptr<net::Session>> sessions;
   std::map<std::string, int> heard;
   const auto welcome = [&](std::unique_ptr<net::Session> session, const nlohmann::json&) {
@@ -249,10 +249,12 @@ TEST_CASE("gateway: a name that has had its share of the loop waits, and comes n
   }
   sessions.clear();
   const int before = heard["node1"];
+  test::RawPeer other = knock("node2", 0);
+  const auto begin = std::chrono::steady_clock::now();
   const test::RawPeer greedy = knock("node1", 1);
-  const test::RawPeer other = knock("node2", 1);
+  other.write(json_frame(cluster::encode(cluster::Beat{})));
   CHECK(run_until([&] { return heard["node2"] == 51; }));
-  CHECK(heard["node1"] == before);
+  if (std::chrono::steady_clock::now() - begin < net::WorkMeter::kRestMax) CHECK(heard["node1"] == before);
   CHECK(run_until([&] { return heard["node1"] == before + 1; }));  // It is heard in the end.
   sessions.clear();
 }
@@ -301,8 +303,9 @@ TEMPLATE_TEST_CASE("connection: a peer that does not read is given up at the lim
   REQUIRE(at.run_until([&] { return at.links.size() == 1; }));
   cluster::DesiredRun desired;
   desired.job = nlohmann::json{{"text", std::string(900'000, 'x')}};
+  net::SharedMessage message{desired};  // Made once: the kernel gives up, too, who takes nothing for some seconds.
   for (int number = 0; number < 40 && at.closed.empty(); ++number) {
-    at.links.front()->send(desired);
+    at.links.front()->send(message);
     at.io.poll();
   }
   REQUIRE(at.run_until([&] { return !at.closed.empty(); }));

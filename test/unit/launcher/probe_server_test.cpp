@@ -268,13 +268,23 @@ TEST_CASE("probes: a client that does not read its answer is given up", "[http]"
   boost::asio::io_context io;
   http::ProbeLimits limits;
   limits.request = 100ms;
+  bool is_asked = false;
+  const auto answer = [&is_asked] {
+    is_asked = true;
+    return std::string(16 << 20, 'x');
+  };
   http::ProbeServer server(
-      io, [] { return std::string(16 << 20, 'x'); }, [] { return http::Health{}; }, limits);
+      io, answer, [] { return http::Health{}; }, limits);
   REQUIRE(server.listen(0).ok());
   tcp::socket socket(io);
   socket.connect({boost::asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(server.port())});
   ServedProbes::send(socket, kScrape);
-  io.run_for(400ms);
+  while (!is_asked) REQUIRE(io.run_one_for(20s) == 1);
+  // The server has set its own limit before: it ends first.
+  boost::asio::steady_timer limit(io, limits.request);
+  bool is_over = false;
+  limit.async_wait([&is_over](const boost::system::error_code&) { is_over = true; });
+  while (!is_over) REQUIRE(io.run_one_for(20s) == 1);
   std::string text;
   boost::system::error_code error;
   boost::asio::read(socket, boost::asio::dynamic_buffer(text), error);
