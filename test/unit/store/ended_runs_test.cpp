@@ -1,4 +1,4 @@
-// What a thousand runs leave behind that have ended, whatever their ranks and nodes have said: no more than ten.
+// What hundreds of runs leave behind that have ended, whatever their ranks and nodes have said: no more than ten.
 
 #include <csignal>
 
@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr int kSettled = 20;
-constexpr int kRuns = 1000;
+constexpr int kRuns = 300;
 /// Numbers get longer.
 constexpr std::size_t kDigits = 200;
 
@@ -163,7 +163,7 @@ void live_on_coordinator(CoordinatorBench& bench, const RunId& run, std::int64_t
 
 }  // namespace
 
-TEST_CASE("of a thousand runs that have ended an agent keeps nothing, whatever their ranks said") {
+TEST_CASE("of hundreds of runs that have ended an agent keeps nothing, whatever their ranks said") {
   RunsOfANode node;
   std::size_t settled = 0;
   for (int number = 0; number < kRuns; ++number) {
@@ -179,7 +179,7 @@ TEST_CASE("of a thousand runs that have ended an agent keeps nothing, whatever t
   CHECK(node.bytes() < settled + kDigits);
 }
 
-TEST_CASE("of a thousand runs that have ended a coordinator keeps as much as of those that it remembers") {
+TEST_CASE("of hundreds of runs that have ended a coordinator keeps as much as of those that it remembers") {
   CoordinatorSettings settings;
   settings.finished_max = kSettled;
   CoordinatorBench bench(settings);
