@@ -1,6 +1,5 @@
 // Ranks started by exec: statuses, failures, what they inherit, and what a terminal may do.
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
