@@ -11,7 +11,7 @@ FORMAT = os.path.join(ROOT, "scripts", "format")
 
 def check(folder):
     return subprocess.run(["bash", os.path.join(folder, "scripts", "format"), "--check"], capture_output=True, text=True,
-                          timeout=60)
+                          timeout=300)
 
 
 class FormatTest(unittest.TestCase):

@@ -220,7 +220,8 @@ TEST_CASE("gateway: a name that has had its share of the loop waits, and comes n
     sessions.push_back(std::move(session));
     sessions.back()->start({[&heard, who](const Frame&) {
                               ++heard[who];
-                              const std::clock_t until = std::clock() + (who == "node1" ? 3 * CLOCKS_PER_SEC / 1000 : 0);
+                              const std::clock_t until =
+                                  std::clock() + (who == "node1" ? 3 * CLOCKS_PER_SEC / 1000 : 0);
                               while (std::clock() < until) continue;
                             },
                             [](const std::string&) {}});
