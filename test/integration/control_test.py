@@ -135,7 +135,7 @@ class ControlTest(LaunchTest):
         self.assertIn("starts now: ", self.ask("plan", "--address", "local", "--", "true", "--json"), "the option is the program's")
 
     def test_every_object_says_which_version_of_its_form_it_has(self):
-        self.launch("-n", 1, "--", "true")
+        self.assertEqual(self.start("-n", 1, "--", "true").wait(), 0)
         run = self.path("run")
         for verb in (["status", run], ["checkpoints", run], ["ps", "--all", "--address", "local"], ["warm"], ["doctor"],
                      ["plan", "--address", "local", "--", "true"]):

@@ -24,7 +24,17 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 BIN_DIR = os.path.abspath(os.environ.get("SGD_BIN_DIR") or os.path.join(ROOT, "build", "release", "bin"))
 LAUNCHER = os.path.join(BIN_DIR, "sgd-launch")
 CONFIGS = os.path.join(ROOT, "configs")
-CACHE = os.environ.get("SGD_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "sgd-launch")
+
+
+def _cache():
+    """As scripts/common.sh has it: what root installs serves other accounts, too, which may not enter its home."""
+    own = os.environ.get("XDG_CACHE_HOME")
+    if not own and os.geteuid() == 0 and not os.stat(os.path.expanduser("~")).st_mode & 1:
+        own = "/var/cache"
+    return os.path.join(own or os.path.expanduser("~/.cache"), "sgd-launch")
+
+
+CACHE = os.environ.get("SGD_CACHE") or _cache()
 TESTS_PYTHON = os.environ.get("SGD_TESTS_PYTHON") or os.path.join(CACHE, "python", "bin", "python3")
 FASHION = os.environ.get("SGD_FASHION_MNIST") or "/usr/share/datasets/fashion-mnist"
 
