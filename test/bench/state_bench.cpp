@@ -121,7 +121,7 @@ class Bench {
       for (const RunId& id : machine_.runs()) (void)core::to_json(*machine_.snapshot(now(), id));
       ps = std::max(ps, seconds_since(begin));
       begin = Clock::now();
-      for (const core::NodeSnapshot& node : machine_.nodes()) (void)core::to_json(node, now());
+      for (const core::NodeSnapshot& node : machine_.nodes()) (void)core::to_text(node, "connected", now());
       nodes = std::max(nodes, seconds_since(begin));
     }
     fmt::print("ps of {} live runs {:.3f} s, nodes of {} {:.3f} s (the slowest of 5)\n", runs_, ps, nodes_, nodes);
