@@ -14,9 +14,8 @@ import unittest
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from attacked import free_port
 from attacker import CHUNK, HELLO, Wire, checksum, frame
-from harness import AGENT, LAUNCHER, LIMIT_S, read_file, read_lines, wait_for
+from harness import AGENT, LAUNCHER, LIMIT_S, free_port, read_file, read_lines, wait_for
 from installed_units import InstalledUnits, can_install
 from tls_cluster import TlsCluster
 

@@ -7,9 +7,8 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from attacked import free_port
 from data import image_job, small_fashion, write_job
-from harness import AGENT, LIMIT_S, read_file, wait_for
+from harness import AGENT, LIMIT_S, free_port, read_file, wait_for
 from tls_cluster import TlsCluster
 
 

@@ -9,9 +9,8 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from attacked import free_port
 from cluster import Cluster
-from harness import LAUNCHER, LIMIT_S, LaunchTest
+from harness import LAUNCHER, LIMIT_S, LaunchTest, free_port
 
 
 class DoctorTest(LaunchTest):

@@ -6,7 +6,6 @@ is small. A line of the pages that has no step here, or a step without its line,
 
 import json
 import os
-import pwd
 import re
 import shutil
 import signal
@@ -16,9 +15,8 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from attacked import free_port
 from data import small_fashion
-from harness import BIN_DIR, LIMIT_S, ROOT, read_file, read_lines, wait_for
+from harness import BIN_DIR, LIMIT_S, ROOT, free_port, read_file, read_lines, wait_for
 from pages import lines
 
 PERSON = 54323  # No account of the system, as many a container's.

@@ -12,9 +12,8 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from attacked import free_port
 from attacker import HELLO, Wire
-from harness import AGENT, LAUNCHER, LIMIT_S, read_file, read_lines, wait_for
+from harness import AGENT, LAUNCHER, LIMIT_S, free_port, read_file, read_lines, wait_for
 from tls_cluster import TlsCluster
 
 

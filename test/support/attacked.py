@@ -7,13 +7,10 @@
 Each class prints how many attacks it has tried; the job's lines and events are checked at its end.
 """
 
-import contextlib
 import json
 import os
-import random
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,22 +18,12 @@ import unittest
 import urllib.request
 
 import attacker
-from harness import AGENT, LAUNCHER, LIMIT_S, read_file, wait_for
+from harness import AGENT, LAUNCHER, LIMIT_S, free_port, read_file, wait_for
 from installed_units import ORDINARY, InstalledUnits, can_install, ordinary_account
 
 LOOP = "i=0; while [ ! -e \"$0\" ]; do i=$((i+1)); echo line $i; sleep 0.05; done; echo last $i"
 CONNECTIONS, FRAMES, FACTS = "connections_refused_total", "frames_refused_total", "facts_total"
 END_S = 20
-PORTS_FROM = 10_000
-
-
-def free_port():
-    """One that no connection is given by itself until somebody listens there: it is below those, where there is room."""
-    given = int(read_file("/proc/sys/net/ipv4/ip_local_port_range").split()[0])
-    while True:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("0.0.0.0", random.randrange(PORTS_FROM, given) if given > PORTS_FROM else 0))
-            return probe.getsockname()[1]
 
 
 class Attacked(unittest.TestCase):

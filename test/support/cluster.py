@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 
-from harness import AGENT, LAUNCHER, LIMIT_S, MARK, marked, read_lines, wait_for
+from harness import AGENT, LAUNCHER, LIMIT_S, MARK, free_port, marked, read_lines, wait_for
 from namespaces import HUB
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -78,7 +78,7 @@ class Cluster:
         self.agents = {}
         self.coordinator = None
         self.clients = []
-        self.port = 0
+        self.port = free_port()
         self.mark = f"sgd-cluster-{os.getpid()}-{id(self)}"
 
     def __enter__(self):
@@ -177,9 +177,7 @@ class Cluster:
         def listening():
             lines = [line for line in self.log_of("coordinator").splitlines() if "listening on" in line]
             return len(lines) > already and lines[-1]
-        line = wait_for(listening, LIMIT_S, "the coordinator to listen")
-        if not self.address.startswith("unix:"):
-            self.port = int(line.rsplit(":", 1)[1])
+        wait_for(listening, LIMIT_S, "the coordinator to listen")
 
     def start_agent(self, name):
         """On one core of its own, if there are enough: nodes that think that they have the same cores would wait for each

@@ -4,11 +4,14 @@ Nothing here sleeps for a fixed time: every wait names its condition and its lim
 carries a mark in its environment, so that leftovers are found however they were re-parented, and only ours.
 """
 
+import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -42,6 +45,7 @@ AGENT = ["agent", "--allow-root" if os.geteuid() == 0 else "--jobs-share-account
 LIMIT_S = 60.0        # For a run that should take a few seconds: wide, so that a busy machine fails no test.
 GONE_LIMIT_S = 2.0    # How long anything of a run may outlive its launcher.
 MARK = "SGD_TEST_MARK"
+PORTS_FROM = 10_000
 
 
 def wait_for(condition, limit_s, what):
@@ -68,6 +72,15 @@ def read_file(path):
             return file.read()
     except OSError:
         return b""
+
+
+def free_port():
+    """One that no connection is given by itself until somebody listens there: it is below those, where there is room."""
+    given = int(read_file("/proc/sys/net/ipv4/ip_local_port_range").split()[0])
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("0.0.0.0", random.randrange(PORTS_FROM, given) if given > PORTS_FROM else 0))
+            return probe.getsockname()[1]
 
 
 def read_lines(path):
