@@ -2,9 +2,9 @@
 those of two undisturbed parts, its restarts, and the daemons' memory. In the second of these parts a busy loop has the core of the
 attackers: where two cores are threads of one, a neighbour alone takes some of the honest job's rate, and is no attack.
 
-The honest rank has a core of its own, and so has the hostile rank; everything else of the attack shares the hostile one's core and
-gives way to the daemons, as if it were on other machines: what is measured is what the daemons let through, not who gets the
-processor. What the attackers have used themselves is said. `--pause 0`: they do nothing but send, as fast as they can.
+The honest rank has a core of its own, and so has the hostile rank; the coordinator and everything else of the attack share the
+hostile one's core, as if they were on other machines, and the attack gives way to the daemons: what is measured is what reaches the
+honest job's node, not who gets the processor. What the attackers have used themselves is said. `--pause 0`: they do nothing but send, as fast as they can.
 """
 
 import json
@@ -159,6 +159,7 @@ def main():
     bench = Bench
     bench.setUpClass()
     try:
+        subprocess.run(["taskset", "-a", "-p", "-c", str(attacked_core()), str(bench.daemons[0].pid)], check=True, stdout=subprocess.DEVNULL)
         calm = max(10.0, seconds / 8 if seconds < 1200 else 150)
         before, beside = bench.rate(calm), rate_beside_a_loop(bench, calm)
         memory = {"coordinator": [], "agent": []}
