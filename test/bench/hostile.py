@@ -58,12 +58,14 @@ class Bench(Attacked):
 
     @classmethod
     def rate(cls, seconds, look=lambda: None):
-        """Steps a second of the honest job over so long; `look` is called each LOOK_S."""
-        began, first = time.monotonic(), cls.step()
+        """(steps a second of the honest job over so long, what its rank had of a core); `look` is called each LOOK_S."""
+        rank = cls.status()["ranks"][0]["pid"]
+        began, first, used = time.monotonic(), cls.step(), cpu_seconds(rank)
         while time.monotonic() - began < seconds:
             time.sleep(min(LOOK_S, seconds))
             look()
-        return (cls.step() - first) / (time.monotonic() - began)
+        took = time.monotonic() - began
+        return (cls.step() - first) / took, (cpu_seconds(rank) - used) / took
 
 
 def attacked_core():
@@ -161,7 +163,7 @@ def main():
     try:
         subprocess.run(["taskset", "-a", "-p", "-c", str(attacked_core()), str(bench.daemons[0].pid)], check=True, stdout=subprocess.DEVNULL)
         calm = max(10.0, seconds / 8 if seconds < 1200 else 150)
-        before, beside = bench.rate(calm), rate_beside_a_loop(bench, calm)
+        (before, before_core), (beside, beside_core) = bench.rate(calm), rate_beside_a_loop(bench, calm)
         memory = {"coordinator": [], "agent": []}
 
         def look():
@@ -171,13 +173,13 @@ def main():
         attackers = Attackers(bench, seconds, options.pause)
         bench.addClassCleanup(attackers.end)
         used = [cpu_seconds(process.pid) for process in bench.daemons[:2]]
-        after = bench.rate(seconds, look)
+        after, after_core = bench.rate(seconds, look)
         used = [cpu_seconds(process.pid) - then for process, then in zip(bench.daemons, used)]
         attackers.end()
         problems = problems_of(bench, beside, after, memory)
-        rows = [["honest job, undisturbed", f"{before:.0f} steps/s"],
-                ["honest job, beside a busy loop", f"{beside:.0f} steps/s ({beside / before:.2f})"],
-                ["honest job, attacked", f"{after:.0f} steps/s ({after / before:.2f}, of that beside a loop {after / beside:.2f})"]]
+        rows = [["honest job, undisturbed", f"{before:.0f} steps/s, {before_core:.0%} of a core"],
+                ["honest job, beside a busy loop", f"{beside:.0f} steps/s ({beside / before:.2f}), {beside_core:.0%} of a core"],
+                ["honest job, attacked", f"{after:.0f} steps/s ({after / before:.2f}, of that beside a loop {after / beside:.2f}), {after_core:.0%} of a core"]]
         for (name, seen), cpu in zip(memory.items(), used):
             first, last = settled(seen)
             rows.append([f"{name}, of a core", f"{cpu / seconds:.0%}"])
