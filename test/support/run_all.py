@@ -4,10 +4,6 @@ A ctest entry is a whole program, so its own summary is read: Catch2's, or unitt
 runs past its time limit or ends with an error and no summary counts as one failed test, so nothing that went
 wrong can be missing from the count. Output of a program is shown when something in it failed. The last line is
 "N passed, N failed"; the exit code is 0 only when something passed and nothing failed.
-
-Integration tests wait for real processes on a machine that others use, too. Where one or two of these programs are all that
-failed, they are run once more, alone: what passes then is listed as UNSTEADY with what it said first, and is a fault to be
-mended all the same. `--strict` counts it as failed.
 """
 
 import argparse
@@ -26,8 +22,6 @@ import time
 LIMIT_DEFAULT_S = 600.0
 LAST_WORDS_S = 3.0  # For a program that is told to end at once.
 ROOM_PER_CORE = 1.4  # Programs seldom want all that they take on average in the same moment.
-TIMED = re.compile("/integration_")  # Programs that have a second look,
-SECOND_LOOKS = 2  # where no more than so many failed.
 CAUSES = 5  # Of one program, in the list at the end; its whole output is further up.
 CAUSE_CHARACTERS = 300
 
@@ -160,20 +154,20 @@ def run_and_tell(program):
 
 
 def measure(programs):
-    """(program, passed, failures) of each, one at a time; the figures for sgd_test_cost are printed."""
-    results = []
+    """(passed, failures) of all, one at a time; the figures for sgd_test_cost are printed."""
+    passed, failures = 0, []
     for program in programs:
         used, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         good, bad = run_and_tell(program)
         after, wall_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - begin
         cpu_s = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
         print(f"{program.label}: alone {wall_s:.0f} s, {cpu_s / wall_s:.1f} cores", flush=True)
-        results.append((program, good, bad))
-    return results
+        passed, failures = passed + good, failures + bad
+    return passed, failures
 
 
 def run(programs, cores):
-    """(program, passed, failures) of each: those with most work first, as many at a time as there is room for."""
+    """(passed, failures) of all: those with most work first, as many at a time as there is room for."""
     waiting = sorted(programs, key=lambda program: -program.cost_s * program.cores)
     results = []
     room = [cores]
@@ -185,7 +179,7 @@ def run(programs, cores):
         except Exception as error:  # Whatever it is, the others go on, and it counts.
             result = 0, [f"{program.label}: {error!r}"]
         with changed:
-            results.append((program, *result))
+            results.append(result)
             room[0] += program.cores
             changed.notify()
 
@@ -202,22 +196,7 @@ def run(programs, cores):
             threads[-1].start()
     for thread in threads:
         thread.join()
-    return results
-
-
-def look_again(results):
-    """(results, failures that were none at a second look)"""
-    failed = [one for one in results if one[2]]
-    if len(failed) > SECOND_LOOKS or not all(TIMED.search(program.label) for program, _, _ in failed):
-        return results, []
-    unsteady = []
-    for program, good, failures in failed:
-        print(f"{program.label}: once more, alone", flush=True)
-        second = run_and_tell(program)
-        if not second[1]:
-            results = [(program, *second) if one[0] is program else one for one in results]
-            unsteady += failures
-    return results, unsteady
+    return sum(good for good, _ in results), [label for _, bad in results for label in bad]
 
 
 def main():
@@ -228,7 +207,6 @@ def main():
     parser.add_argument("--only", default="", help="regular expression for the names of tests to run")
     parser.add_argument("--cores", type=float, default=len(os.sched_getaffinity(0)) * ROOM_PER_CORE,
                         help="for programs that run at the same time (somewhat more than there are)")
-    parser.add_argument("--strict", action="store_true", help="what fails once has failed")
     parser.add_argument("--alone", action="store_true", help="one after the other, and print what each takes (for sgd_test_cost)")
     arguments = parser.parse_args()
     begin = time.monotonic()
@@ -239,12 +217,8 @@ def main():
             programs += [program for program in programs_of(build) if re.search(arguments.only, program.label)]
         except (subprocess.SubprocessError, OSError, ValueError) as error:
             failures.append(f"{build}: its tests cannot be listed: {error}")
-    results = measure(programs) if arguments.alone else run(programs, arguments.cores)
-    results, unsteady = (results, []) if arguments.strict or failures else look_again(results)
-    passed = sum(good for _, good, _ in results)
-    failures += [label for _, _, failed in results for label in failed]
-    for failure in sorted(set(unsteady)):
-        print(f"UNSTEADY {failure}")
+    passed, failed = measure(programs) if arguments.alone else run(programs, arguments.cores)
+    failures += failed
     for failure in sorted(set(failures)):
         print(f"FAILED {failure}")
     print(f"whole time {arguments.time_before + time.monotonic() - begin:.1f} s")
