@@ -4,7 +4,6 @@ and the job beside it notice none.
 
 import json
 import os
-import re
 import sys
 import unittest
 
@@ -43,10 +42,7 @@ class RankAttacksTest(Attacked):
             self.assertIsNone(process.poll(), self.said("n1"))
             wait_for(lambda pid=process.pid: resident_bytes(pid) < before[pid] + GROWN_MAX, 20,
                      f"memory of {process.args[1]} to come back: {before[process.pid]} bytes before, {resident_bytes(process.pid)} now")
-        # To the agent's kernel a coordinator that is too busy to read for some seconds is one that is gone. Nothing else ends the link.
-        ends = set(re.findall(r"warning: coordinator: (.*)", self.said("n1")))
-        self.assertLessEqual(ends, {"Connection timed out"}, self.said("n1"))
-        self.assertTrue(ends or "node n1: disconnected" not in self.said("coordinator"), self.said("coordinator"))
+        self.assertEqual(self.said("coordinator").count("node n1: disconnected"), 0, self.said("coordinator") + self.said("n1"))
         self.assertEqual(self.count(FRAMES, "file_missing"), 0)  # Nothing that no run may go on from was asked for.
         self.assertNotIn(b"\x1b", read_file(self.path("coordinator.log")) + read_file(self.path("n1.log")) + read_file(self.path("hostile.log")))
 

@@ -9,6 +9,7 @@
 #include <map>
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <catch2/catch.hpp>
 
 #include "launcher/net/tcp_link.hpp"
@@ -257,6 +258,33 @@ TEST_CASE("gateway: a name that has had its share of the loop waits, and comes n
   CHECK(run_until([&] { return heard["node2"] == 51; }));
   if (std::chrono::steady_clock::now() - begin < net::WorkMeter::kRestMax) CHECK(heard["node1"] == before);
   CHECK(run_until([&] { return heard["node1"] == before + 1; }));  // It is heard in the end.
+  sessions.clear();
+}
+
+TEST_CASE("gateway: a name is not charged for time in which the loop does not compute", "[net]") {
+  constexpr int kBeats = 120;
+  boost::asio::io_context io;
+  net::Gateway gateway{io, net::Listener::open(io, {"127.0.0.1", 0}, Tls::coordinator()).value()};
+  gateway.work_share = {200ms, 0.001};  // Were it, five sixths of the beats would wait half a second each.
+  std::vector<std::unique_ptr<net::Session>> sessions;
+  int heard = 0;
+  const auto welcome = [&](std::unique_ptr<net::Session> session, const nlohmann::json&) {
+    sessions.push_back(std::move(session));
+    sessions.back()->start({[&heard, &io](const Frame&) {
+                              ++heard;
+                              boost::asio::steady_timer(io, 10ms).wait();  // As if others had the processor.
+                            },
+                            [](const std::string&) {}});
+  };
+  gateway.start({{{net::kAgentKind, welcome}}, [](const std::string&, const net::Refusal&) {}});
+  test::RawPeer peer(io, gateway.port(), Tls::agent(), [&io] { io.poll(); });
+  CHECK(peer.handshake().empty());
+  std::string text = own_hello() + state();
+  for (int beat = 0; beat < kBeats; ++beat) text += json_frame(cluster::encode(cluster::Beat{}));
+  peer.write(text);
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  while (heard < kBeats && std::chrono::steady_clock::now() < deadline) io.run_one_for(20ms);
+  CHECK(heard == kBeats);
   sessions.clear();
 }
 
