@@ -153,8 +153,8 @@ Result<Json> ask_cluster(const net::Address& address, std::shared_ptr<const net:
   Json whole = {{"type", "request"}, {"id", 1}};
   whole.update(request);
   link.start({[&] { link.send(whole); },
-              [&](const Json& message) {
-                if (read_or(message, "id", 0) == 1) answer = message;
+              [&](Json message) {
+                if (read_or(message, "id", 0) == 1) answer = std::move(message);
               },
               [](const std::string&) {},
               [&](const std::string& reason) {

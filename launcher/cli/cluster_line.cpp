@@ -19,8 +19,8 @@ ClusterLine::ClusterLine(net::Address coordinator, std::shared_ptr<const net::Tl
   process::catch_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2});
   catch_signals();
   link_.start({[this] { is_open_ = true; },
-               [this](const Json& message) {
-                 if (read_or(message, "id", 0) == asked_) answer_ = message;
+               [this](Json message) {
+                 if (read_or(message, "id", 0) == asked_) answer_ = std::move(message);
                },
                [](const std::string&) {},
                [this](const std::string& reason) {

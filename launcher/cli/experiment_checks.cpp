@@ -1,5 +1,6 @@
 #include "launcher/cli/experiment_checks.hpp"
 
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -41,6 +42,13 @@ void check_trials(const core::TrialBase& base, const tune::ExperimentSpec& spec,
   }
 }
 
+/// As a run without trials does: the node, which has several runs at a time, would start it in the trial's folder.
+void start_where_we_are(nlohmann::json& job) {
+  std::error_code error;
+  const std::string here = std::filesystem::current_path(error).string();
+  if (!error && job.contains("command") && !job.contains("workdir") && !job.contains("files")) job["workdir"] = here;
+}
+
 /// What a trial cannot have: it is one of many, and nobody looks at its terminal.
 void refuse_keys(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {
   if (!job.callbacks.empty())
@@ -72,6 +80,7 @@ std::optional<CheckedExperiment> check_experiment(const RunOptions& options, Exp
   checked.run.base = core::TrialBase{loaded.given.value, loaded.folder};
   checked.run.base->given["name"] = loaded.job->name;
   checked.run.base->given.erase("$schema");
+  if (place == ExperimentPlace::kHere) start_where_we_are(checked.run.base->given);
   refuse_keys(*loaded.job, source, diagnostics);
   const std::size_t before = diagnostics.items.size();
   check_trials(*checked.run.base, checked.spec, source, diagnostics);

@@ -59,8 +59,8 @@ void take_order(std::vector<std::string>& words, Order& order, Diagnostics& diag
     diagnostics.error(order.verb, 0, 0, fmt::format("expected a number from 0, got \"{}\"", given.front()));
 }
 
-Json request_of(const Order& order, bool is_cluster) {
-  if (order.verb.empty()) return {{"request", "nodes"}};
+Json request_of(const Order& order, bool is_cluster, bool as_json) {
+  if (order.verb.empty()) return {{"request", "nodes"}, {"brief", !as_json}};
   if (!is_cluster) return {{"request", "set_slots"}, {"slots", *order.slots}, {"node", order.node}};
   Json request = {{"request", "order_node"}, {"order", order.verb}, {"node", order.node}};
   if (order.slots) request["slots"] = *order.slots;
@@ -97,14 +97,15 @@ int nodes_verb(const std::vector<std::string>& arguments) {
                   order.verb + " is for the nodes of a cluster: name its coordinator with --address");
   if (run.cluster && order.verb == "set-slots" && order.node.empty())
     return refuse(exit_code::kUsage, "set-slots: name the node with --node");
-  const auto answer = ask(run, request_of(order, run.cluster.has_value()));
+  auto answer = ask(run, request_of(order, run.cluster.has_value(), as_json));
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (!answer.value())
     return refuse(exit_code::kUnreachable, fmt::format("{} is not running: it has no nodes", run.directory));
-  const Json& reply = *answer.value();
+  Json& reply = *answer.value();
   if (!read_or(reply, "ok", false)) return refuse(exit_code_of(reply), read_or(reply, "error", "no answer"));
   if (as_json) {
-    const Json all = {{"schema_version", 1}, {"run", member(reply, "run")}, {"nodes", member(reply, "nodes")}};
+    Json all = {{"schema_version", 1}, {"run", member(reply, "run")}};
+    all["nodes"].swap(reply["nodes"]);
     fmt::print("{}\n", dump_text(all, 2));
     return exit_code::kSucceeded;
   }

@@ -115,7 +115,8 @@ RunService::RunService(boost::asio::io_context& io, CoordinatorShell& shell, std
       reports_(io),
       live_runs_(io, texts_, kTextLimit, [this] { return list_runs(CoordinatorShell::Which::kLive); }),
       all_runs_(io, texts_, kTextLimit, [this] { return list_runs(CoordinatorShell::Which::kAll); }),
-      nodes_(io, texts_, kTextLimit, [this] { return list_nodes(); }),
+      nodes_(io, texts_, kTextLimit, [this] { return list_nodes(NodeRows::kWhole); }),
+      brief_nodes_(io, texts_, kTextLimit, [this] { return list_nodes(NodeRows::kBrief); }),
       retention_(
           io, shell, files_, runs_dir_, [this](const RunId& run) { return is_settled(run); }, log_) {
   texts_.asked_max = kTextsMax;
@@ -144,7 +145,7 @@ void RunService::answer(const Requester& who, const nlohmann::json& request, con
   if (what == "best") return best(who, request, reply);
   if (what == "runs") return runs(reply);
   if (what == "remove_run" || what == "pin_run") return change_run(who, what, request, reply);
-  if (what == "nodes") return nodes_.ask(reply);
+  if (what == "nodes") return (request.value("brief", false) ? brief_nodes_ : nodes_).ask(reply);
   if (what == "order_node") return order(who, request, reply);
   if (what == "plan") return plan(who, request, reply);
   reply(refused("request", fmt::format("unknown request \"{}\": this is sgd-launch {}", what, SGD_VERSION)));

@@ -110,7 +110,8 @@ class RunService {
   [[nodiscard]] std::string refusal_of_files(const job::JobSpec& job, const std::string& files) const;
   [[nodiscard]] Status keep_files(const Requester& who, const std::string& files, const std::string& run_dir);
   [[nodiscard]] CommonAnswer::Source list_runs(CoordinatorShell::Which which) const;
-  [[nodiscard]] CommonAnswer::Source list_nodes() const;
+  enum class NodeRows { kWhole, kBrief };
+  [[nodiscard]] CommonAnswer::Source list_nodes(NodeRows rows) const;
   void status(const nlohmann::json& request, const ClientService::Reply& reply);
   void checkpoints(const nlohmann::json& request, const ClientService::Reply& reply);
   void take_away(const std::string& folder);
@@ -152,6 +153,7 @@ class RunService {
   CommonAnswer live_runs_;
   CommonAnswer all_runs_;
   CommonAnswer nodes_;
+  CommonAnswer brief_nodes_;
   RunRetention retention_;
 };
 

@@ -104,10 +104,11 @@ CommonAnswer::Source RunService::list_runs(CoordinatorShell::Which which) const 
           }};
 }
 
-CommonAnswer::Source RunService::list_nodes() const {
+CommonAnswer::Source RunService::list_nodes(NodeRows rows) const {
   const auto nodes = std::make_shared<const std::vector<core::NodeSnapshot>>(shell_.nodes());
-  const auto row = [now = process::monotonic_now()](const core::NodeSnapshot& node) {
-    return core::to_text(node, state_of(node), now);
+  const auto row = [rows, now = process::monotonic_now()](const core::NodeSnapshot& node) {
+    return rows == NodeRows::kBrief ? core::to_brief_text(node, state_of(node))
+                                    : core::to_text(node, state_of(node), now);
   };
   return {[] { return false; }, [nodes, row] { return text_of_rows("nodes", *nodes, row); }};
 }

@@ -86,6 +86,12 @@ std::string to_text(const NodeSnapshot& snapshot, const char* state, TimePoint n
   return text.text();
 }
 
+std::string to_brief_text(const NodeSnapshot& snapshot, const char* state) {
+  json::ObjectText text;
+  text.add("node", snapshot.node).add("state", state).add("slots", snapshot.slots).add("used", snapshot.used);
+  return text.text();
+}
+
 nlohmann::ordered_json to_json(const RunSnapshot& snapshot) {
   nlohmann::ordered_json json = {
       {"schema_version", 1},

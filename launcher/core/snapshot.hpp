@@ -122,5 +122,7 @@ struct NodeSnapshot {
 [[nodiscard]] RunSnapshot snapshot_from_json(const nlohmann::ordered_json& json);
 /// One JSON object; `state` is the word for its phase.
 [[nodiscard]] std::string to_text(const NodeSnapshot& snapshot, const char* state, TimePoint now);
+/// Of that only what a table of nodes shows: a quarter of the bytes.
+[[nodiscard]] std::string to_brief_text(const NodeSnapshot& snapshot, const char* state);
 
 }  // namespace sgd::core

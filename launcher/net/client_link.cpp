@@ -21,7 +21,7 @@ struct ClientLink::End {
   void take(const Frame& frame) const {
     if (dialer == nullptr) return;
     if (frame.kind == FrameKind::kChunk) return handlers.on_chunk(frame.bytes);
-    const auto message = nlohmann::ordered_json::parse(frame.bytes, nullptr, false);
+    auto message = nlohmann::ordered_json::parse(frame.bytes, nullptr, false);
     if (!message.is_object()) {
       if (const auto open = connection.lock()) open->close("a message of the coordinator is no JSON object");
       return;
@@ -37,7 +37,7 @@ struct ClientLink::End {
       if (open) open->close(why != message.end() && why->is_string() ? why->get<std::string>() : "it refuses clients");
       return;
     }
-    handlers.on_message(message);
+    handlers.on_message(std::move(message));
   }
 };
 

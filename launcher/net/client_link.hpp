@@ -21,7 +21,7 @@ class ClientLink {
   struct Handlers {
     /// The coordinator has greeted, for the first time or again.
     std::function<void()> on_open;
-    std::function<void(const nlohmann::ordered_json& message)> on_message;
+    std::function<void(nlohmann::ordered_json message)> on_message;
     /// Bytes that belong to the message before.
     std::function<void(const std::string& bytes)> on_chunk;
     /// No connection, or no more. The next attempt follows.

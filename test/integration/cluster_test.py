@@ -150,6 +150,10 @@ class CommandTest(ClusterCase):
     def test_drained_node_takes_nothing_new(self):
         drained = self.cluster.ask("nodes", "drain", "n1")
         self.assertIn("drained", {row["node"]: row for row in drained["nodes"]}["n1"]["state"])
+        rows = [line.split() for line in self.cluster.verb("nodes", "--address", self.cluster.address).splitlines()]
+        self.assertEqual(rows[0], ["node", "slots", "used", "state"])
+        whole = self.cluster.nodes()
+        self.assertEqual(rows[1:], [[name, *(str(whole[name][key]) for key in ("slots", "used", "state"))] for name in ("n1", "n2")])
         plan = self.cluster.ask("plan", "-n", 2, "--", "true")
         self.assertEqual([(row["node"], row["ranks"]) for row in plan["nodes"]], [("n1", []), ("n2", [0, 1])])
         client = self.cluster.run("-n", 2, "--", "true")

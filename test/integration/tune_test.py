@@ -4,11 +4,12 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from harness import CONFIGS, ROOT, read_file, read_lines, wait_for
+from harness import CONFIGS, LAUNCHER, ROOT, read_file, read_lines, wait_for
 from tuning import KEEPS, SCORED, WAITS, TuneCase, copying, linear
 
 
@@ -62,6 +63,17 @@ class Experiments(TuneCase):
             (line,) = read_lines(self.trial(number, "metrics.jsonl"))
             self.assertEqual(line["from_env"], lr)
         self.assertIn("lr = 0.3", self.ask("tune", "best", self.path("x")))
+
+    def test_commands_start_where_the_launcher_was_started(self):
+        python = self.script("trial.py", SCORED)[0]
+        grid = {"parameters": {"lr": {"grid": [0.1, 0.3]}}, "metric": "loss", "mode": "min"}
+        self.tune_to_end(self.job({"command": [python, "trial.py", "{lr}"], "tune": grid}))
+        self.assertEqual(self.best()["parameters"], {"lr": 0.3})
+        # Its job alone does so too, wherever somebody is.
+        os.mkdir(self.path("elsewhere"))
+        ended = subprocess.run([LAUNCHER, self.path("x", "trials", "0001", "job.json")], capture_output=True, text=True, timeout=60,
+                               cwd=self.path("elsewhere"), stdin=subprocess.DEVNULL)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
 
     def test_of_what_a_trial_prints_the_last_line_counts_and_no_older_one(self):
         """One that has diverged is no better for what it said before."""

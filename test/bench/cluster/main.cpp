@@ -8,7 +8,8 @@
 //     submits the resolved job TIMES times over one connection: a line per run, then {"submit_s":...}.
 //   cluster_agents stop ADDRESS IDENTITY    stops every live run at once
 //   cluster_agents ask ADDRESS IDENTITY REQUEST TIMES
-//     asks TIMES times, one after the other, over one connection: {"seconds":[...],"bytes":N} of the answers.
+//     REQUEST is an object, as {"request":"ps"}. Asks TIMES times, one after the other, over one connection:
+//     {"seconds":[...],"bytes":N} of the answers.
 //
 // ADDRESS is 127.0.0.1:PORT. Ends with standard input, so that no process outlives the measurement.
 
@@ -196,7 +197,7 @@ void submit(const net::Address& coordinator, const std::string& identity, const 
 }
 
 /// One after the other: what one client waits for.
-void ask_often(const net::Address& coordinator, const std::string& identity, const std::string& request, int times) {
+void ask_often(const net::Address& coordinator, const std::string& identity, const Json& request, int times) {
   boost::asio::io_context io{1};
   auto tls = net::TlsContext::load(identity);
   if (!tls) fail(tls.error().message);
@@ -204,7 +205,8 @@ void ask_often(const net::Address& coordinator, const std::string& identity, con
   Json seconds = Json::array();
   std::size_t bytes = 0;
   Clock::time_point asked;
-  const Json whole = {{"type", "request"}, {"id", 1}, {"request", request}};
+  Json whole = {{"type", "request"}, {"id", 1}};
+  whole.update(request);
   const auto ask_once = [&] {
     asked = Clock::now();
     link.send(whole);
@@ -243,7 +245,7 @@ int main(int argc, char** argv) {
   } else if (words.size() == 5 && words[0] == "submit") {
     submit(address_of(words[1]), words[2], words[3], std::stoi(words[4]));
   } else if (words.size() == 5 && words[0] == "ask") {
-    ask_often(address_of(words[1]), words[2], words[3], std::stoi(words[4]));
+    ask_often(address_of(words[1]), words[2], Json::parse(words[3]), std::stoi(words[4]));
   } else if (words.size() == 3 && words[0] == "stop") {
     stop_all(address_of(words[1]), words[2]);
   } else {
