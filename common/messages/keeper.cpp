@@ -78,7 +78,8 @@ inline constexpr auto kMessage<keeper::SpawnFailed> = message("spawn_failed",
                                                               required("generation", &keeper::SpawnFailed::generation),
                                                               required("rank", &keeper::SpawnFailed::rank),
                                                               optional("error", &keeper::SpawnFailed::error),
-                                                              optional("message", &keeper::SpawnFailed::message));
+                                                              optional("message", &keeper::SpawnFailed::message),
+                                                              optional("signal", &keeper::SpawnFailed::signal));
 template <>
 inline constexpr auto kMessage<keeper::Exited> =
     message("exited", required("generation", &keeper::Exited::generation), required("rank", &keeper::Exited::rank),

@@ -134,6 +134,7 @@ struct SpawnFailed {
   Rank rank = 0;
   int error = 0;
   std::string message;
+  int signal = 0;  ///< It was to be forked by a fork server that this signal has ended; 0: it was not.
 };
 /// A rank's process is gone and its pipes have been read until they were empty.
 struct Exited {

@@ -59,7 +59,11 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
   if (const auto* failed = std::get_if<keeper::SpawnFailed>(&message)) {
     RankRecord* record = failed->generation == spawned_ ? find(failed->rank) : nullptr;
     if (record == nullptr || std::exchange(record->start_told, true)) return;
-    say(cluster::SpawnFailed{failed->rank, failed->error, clipped(failed->message)});
+    // Who killed its fork server has said nothing about what it was to start.
+    if (failed->signal != 0)
+      say(cluster::ForkServerFailed{-1, failed->signal, clipped(failed->message)});
+    else
+      say(cluster::SpawnFailed{failed->rank, failed->error, clipped(failed->message)});
     return;
   }
   if (const auto* exited = std::get_if<keeper::Exited>(&message)) {

@@ -129,6 +129,8 @@ class Keeper {
   void spawn_by_exec(const Spawn& message, RankProcess rank);
   void spawn_by_fork(const Spawn& message, RankProcess rank, TimePoint now);
   void fail_spawn(Generation generation, Rank rank, const Error& error);
+  /// Of one that the fork server was to start, which has ended.
+  void fail_fork(Generation generation, Rank rank, const std::string& what);
   [[nodiscard]] Ranks::iterator find(Generation generation, Rank rank);
   void collect_exit(RankProcess& rank);
   void reap();
@@ -181,6 +183,7 @@ class Keeper {
   std::optional<ForkServerProcess> fork_server_;
   std::optional<StartForkServer> prepared_for_;  ///< What a fork server that nobody has asked for yet is ready for.
   bool fork_server_ready_ = false;
+  int fork_server_signal_ = 0;                    ///< By which the last one has ended.
   bool fork_server_failed_ = false;               ///< Said to the agent; its end is not said again.
   std::string fork_server_killed_for_;            ///< Why we killed it; empty if we did not.
   std::optional<TimePoint> fork_link_closed_at_;  ///< It has closed its link; its end should follow.

@@ -33,6 +33,7 @@ void Keeper::handle(const StartForkServer& message, TimePoint now) {
   }
   fork_server_ready_ = false;
   fork_server_failed_ = false;
+  fork_server_signal_ = 0;
   fork_server_killed_for_.clear();
   fork_link_closed_at_.reset();
   auto started = ForkServerProcess::start(message, now);
@@ -130,6 +131,7 @@ void Keeper::fork_server_ended() {
     std::visit([&](const auto& message) { take(message, std::move(reply.pidfd), now); }, reply.message);
   }
   const process::ExitStatus ended = status.ok() ? *status.value() : process::ExitStatus{};
+  fork_server_signal_ = ended.signal;
   std::string what = "fork server ended with " + process::describe(ended);
   if (!fork_server_killed_for_.empty()) what = "fork server killed: " + fork_server_killed_for_;
   if (!fork_server_failed_) fail_fork_server(ended.exit_code, ended.signal, fork_server_->explain(what));
@@ -140,7 +142,7 @@ void Keeper::fork_server_ended() {
       ++at;
       continue;
     }
-    fail_spawn(at->second.generation, at->second.rank, Error{what, ECHILD});
+    fail_fork(at->second.generation, at->second.rank, what);
     at = ranks_.erase(at);
   }
   if (!clearing_) return;

@@ -76,7 +76,7 @@ void Keeper::spawn_by_exec(const Spawn& message, RankProcess rank) {
 
 void Keeper::spawn_by_fork(const Spawn& message, RankProcess rank, TimePoint now) {
   if (!fork_server_ || !fork_server_ready_ || fork_server_failed_) {
-    fail_spawn(message.generation, message.rank, Error{"the fork server is not ready", ECHILD});
+    fail_fork(message.generation, message.rank, "the fork server is not ready");
     return;
   }
   fork_server::Fork fork;
@@ -93,7 +93,8 @@ void Keeper::spawn_by_fork(const Spawn& message, RankProcess rank, TimePoint now
     if (input) streams.push_back(std::move(input));
   }
   const Status requested = fork_server_->request_fork(fork, std::move(streams));
-  if (!requested) {
+  // With its link closed it is about to end, which tells why.
+  if (!requested && requested.error().code != EPIPE) {
     fail_spawn(message.generation, message.rank, requested.error());
     return;
   }
@@ -104,6 +105,10 @@ void Keeper::spawn_by_fork(const Spawn& message, RankProcess rank, TimePoint now
 
 void Keeper::fail_spawn(Generation generation, Rank rank, const Error& error) {
   agent_.send(SpawnFailed{generation, rank, error.code, error.message});
+}
+
+void Keeper::fail_fork(Generation generation, Rank rank, const std::string& what) {
+  agent_.send(SpawnFailed{generation, rank, ECHILD, what, fork_server_signal_});
 }
 
 Keeper::Ranks::iterator Keeper::find(Generation generation, Rank rank) {

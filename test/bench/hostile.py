@@ -1,6 +1,7 @@
 """Hostile ranks, clients, nodes and strangers against one coordinator and one agent, while an honest job trains: its rate beside
 those of two undisturbed parts, its restarts, and the daemons' memory. In the second of these parts a busy loop has the core of the
-attackers: where two cores are threads of one, a neighbour alone takes some of the honest job's rate, and is no attack.
+attackers: where two cores are threads of one, a neighbour alone takes some of the honest job's rate, and is no attack. Both parts
+are measured in front of the attack and behind it, and their means count: a shared machine is not equally fast all the time.
 
 The honest rank has a core of its own, and so has the hostile rank; the coordinator and everything else of the attack share the
 hostile one's core, as if they were on other machines, and the attack gives way to the daemons: what is measured is what reaches the
@@ -22,7 +23,7 @@ sys.path.insert(0, HERE)
 import hostile_peers
 import rank_attacker
 from attacked import Attacked
-from harness import resident_bytes, wait_for
+from harness import LAUNCHER, resident_bytes, wait_for
 from live_run import mlp_job
 from measure import arguments, cpu_seconds, table
 
@@ -33,6 +34,7 @@ WINDOW = 0.1     # as the median of so much of it: answers that are under way co
 LOOK_S = 2.0
 LIMIT_S = 60
 NICE = 19
+OVER = ("succeeded", "failed", "interrupted", "cancelled", "timed_out", "not_placed")
 
 
 class Bench(Attacked):
@@ -57,6 +59,12 @@ class Bench(Attacked):
         return cls.status().get("step") or 0
 
     @classmethod
+    def end_run(cls, run):
+        subprocess.run([LAUNCHER, "stop", "--now", "--address", cls.address, run], env=cls.environment(), cwd=cls.folder,
+                       capture_output=True, timeout=LIMIT_S, check=False)  # It may have ended meanwhile.
+        wait_for(lambda: json.loads(cls.verb("status", "--address", cls.address, run, "--json"))["state"] in OVER, LIMIT_S, f"the end of {run}")
+
+    @classmethod
     def rate(cls, seconds, look=lambda: None):
         """(steps a second of the honest job over so long, what its rank had of a core); `look` is called each LOOK_S."""
         rank = cls.status()["ranks"][0]["pid"]
@@ -70,6 +78,11 @@ class Bench(Attacked):
 
 def attacked_core():
     return max(os.sched_getaffinity(0))
+
+
+def calm_rates(bench, seconds):
+    """[(steps a second, share of a core) undisturbed, the same beside a busy loop]"""
+    return [bench.rate(seconds), rate_beside_a_loop(bench, seconds)]
 
 
 def rate_beside_a_loop(bench, seconds):
@@ -102,7 +115,7 @@ class Attackers:
     def look(self):
         """Some of what a rank does ends its run for good, as it should: another one comes."""
         state = json.loads(self.bench.verb("status", "--address", self.bench.address, self.rank, "--json"))["state"]
-        if state in ("failed", "succeeded", "not_placed"):
+        if state in OVER:
             self.submit_rank()
 
     def end(self):
@@ -119,6 +132,14 @@ class Attackers:
                 lines = file.read().split()
             found[kind] = int(lines[-1]) if lines else 0
         return found | {"ranks (runs of some 90 attacks)": self.ranks}
+
+
+def mean_rate(parts):
+    return [statistics.mean(numbers) for numbers in zip(*parts)]
+
+
+def in_turn(parts):
+    return ", ".join(f"{rate:.0f}" for rate, _ in parts)
 
 
 def settled(seen):
@@ -162,8 +183,8 @@ def main():
     bench.setUpClass()
     try:
         subprocess.run(["taskset", "-a", "-p", "-c", str(attacked_core()), str(bench.daemons[0].pid)], check=True, stdout=subprocess.DEVNULL)
-        calm = max(10.0, seconds / 8 if seconds < 1200 else 150)
-        (before, before_core), (beside, beside_core) = bench.rate(calm), rate_beside_a_loop(bench, calm)
+        calm = max(10.0, seconds / 16 if seconds < 1200 else 75)
+        first = calm_rates(bench, calm)
         memory = {"coordinator": [], "agent": []}
 
         def look():
@@ -173,17 +194,23 @@ def main():
         attackers = Attackers(bench, seconds, options.pause)
         bench.addClassCleanup(attackers.end)
         used = [cpu_seconds(process.pid) for process in bench.daemons[:2]]
-        after, after_core = bench.rate(seconds, look)
+        quarters = [bench.rate(seconds / 4, look) for _ in range(4)]
         used = [cpu_seconds(process.pid) - then for process, then in zip(bench.daemons, used)]
         attackers.end()
-        problems = problems_of(bench, beside, after, memory)
-        rows = [["honest job, undisturbed", f"{before:.0f} steps/s, {before_core:.0%} of a core"],
-                ["honest job, beside a busy loop", f"{beside:.0f} steps/s ({beside / before:.2f}), {beside_core:.0%} of a core"],
-                ["honest job, attacked", f"{after:.0f} steps/s ({after / before:.2f}, of that beside a loop {after / beside:.2f}), {after_core:.0%} of a core"]]
+        bench.end_run(attackers.rank)
+        last = calm_rates(bench, calm)
+        (calm_rate, calm_core), (beside, beside_core) = [mean_rate(pair) for pair in zip(first, last)]
+        attacked, attacked_share = mean_rate(quarters)
+        problems = problems_of(bench, beside, attacked, memory)
+        rows = [["honest job, undisturbed", f"{calm_rate:.0f} steps/s ({in_turn([first[0], last[0]])}), {calm_core:.0%} of a core"],
+                ["honest job, beside a busy loop",
+                 f"{beside:.0f} steps/s ({in_turn([first[1], last[1]])}): {beside / calm_rate:.2f}; {beside_core:.0%} of a core"],
+                ["honest job, attacked", f"{attacked:.0f} steps/s ({in_turn(quarters)}): {attacked / calm_rate:.2f}, of that beside a loop "
+                                         f"{attacked / beside:.2f}; {attacked_share:.0%} of a core"]]
         for (name, seen), cpu in zip(memory.items(), used):
-            first, last = settled(seen)
+            begin, end = settled(seen)
             rows.append([f"{name}, of a core", f"{cpu / seconds:.0%}"])
-            rows.append([f"{name}, resident", f"{first >> 20} -> {last >> 20} MiB (most {max(seen) >> 20})"])
+            rows.append([f"{name}, resident", f"{begin >> 20} -> {end >> 20} MiB (most {max(seen) >> 20})"])
         rows += [["attackers but the rank, of a core", f"{attackers.used / seconds:.0%}"]]
         rows += [[f"attacks of {kind}", str(count)] for kind, count in attackers.counts().items()]
         table(f"{seconds / 60:.1f} minutes of attack", ["what", "value"], rows)

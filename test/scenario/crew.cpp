@@ -132,7 +132,8 @@ void Crew::keeper(const Words& words) {
   if (what == "fork-server-failed")
     from_keeper(node, keeper::ForkServerFailed{words.number("code", -1), signal, words.value("message", "")});
   if (what == "spawn-failed")
-    from_keeper(node, keeper::SpawnFailed{generation, rank, words.number("errno", 2), "cannot run prog: no such file"});
+    from_keeper(node, keeper::SpawnFailed{generation, rank, words.number("errno", 2),
+                                          words.value("message", "cannot run prog: no such file"), signal});
   if (what == "exited") say_exit(node, generation, rank, words.number("code", 0), signal);
   if (what == "cleared") from_keeper(node, keeper::Cleared{generation, words.number("killed", 0)});
   if (what == "closed") {

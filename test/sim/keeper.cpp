@@ -57,6 +57,7 @@ void Keeper::handle(const keeper::StartForkServer&) {
     return;
   }
   fork_server_ = ForkServer::kPreparing;
+  fork_server_signal_ = 0;
   world_.queue.after(world_.chance.between(milliseconds(50), milliseconds(1500)), [this, number = ++fork_servers_] {
     if (!alive_ || fork_server_ != ForkServer::kPreparing || number != fork_servers_) return;
     fork_server_ = ForkServer::kReady;
@@ -69,6 +70,7 @@ void Keeper::handle(const keeper::StartForkServer&) {
 bool Keeper::kill_fork_server() {
   if (!alive_ || fork_server_ == ForkServer::kNone) return false;
   fork_server_ = ForkServer::kNone;
+  fork_server_signal_ = SIGKILL;
   if (!clearing_ || !clearing_->close) say(keeper::ForkServerFailed{-1, SIGKILL, "fork server ended with signal 9"});
   return true;
 }
@@ -79,7 +81,8 @@ void Keeper::handle(const keeper::Spawn& message) {
   if (clearing_) return fail_spawn(message, EBUSY, "the run is being cleared");
   if (find(message.generation, message.rank) != nullptr) return fail_spawn(message, EEXIST, "this rank runs already");
   if (!message.fork_server) return start_worker(message);
-  if (fork_server_ != ForkServer::kReady) return fail_spawn(message, ECHILD, "the fork server is not ready");
+  if (fork_server_ != ForkServer::kReady)
+    return fail_spawn(message, ECHILD, "the fork server is not ready", fork_server_signal_);
   ++forks_pending_;
   world_.queue.after(world_.chance.between(milliseconds(1), milliseconds(20)), [this, message, number = fork_servers_] {
     if (!alive_) return;
@@ -87,15 +90,15 @@ void Keeper::handle(const keeper::Spawn& message) {
     if (fork_server_ == ForkServer::kReady && number == fork_servers_) {
       start_worker(message);
     } else {
-      fail_spawn(message, ECHILD, "the fork server has ended");
+      fail_spawn(message, ECHILD, "the fork server has ended", fork_server_signal_);
     }
     if (clearing_) advance_clearing();
   });
 }
 
-void Keeper::fail_spawn(const keeper::Spawn& message, int error, const char* reason) {
+void Keeper::fail_spawn(const keeper::Spawn& message, int error, const char* reason, int signal) {
   run_.check.on_spawn_failed(message.generation, message.rank);
-  say(keeper::SpawnFailed{message.generation, message.rank, error, reason});
+  say(keeper::SpawnFailed{message.generation, message.rank, error, reason, signal});
 }
 
 void Keeper::start_worker(const keeper::Spawn& message) {

@@ -70,7 +70,7 @@ class Keeper {
   void finish_clearing();
   void start_worker(const keeper::Spawn& message);
   void say(keeper::FromKeeper message);
-  void fail_spawn(const keeper::Spawn& message, int error, const char* reason);
+  void fail_spawn(const keeper::Spawn& message, int error, const char* reason, int signal = 0);
   [[nodiscard]] Worker* find(Generation generation, Rank rank) const;
   [[nodiscard]] Duration moment();
 
@@ -85,6 +85,7 @@ class Keeper {
   std::optional<Clearing> clearing_;
   ForkServer fork_server_ = ForkServer::kNone;
   int fork_servers_ = 0;
+  int fork_server_signal_ = 0;  ///< That has ended the last one.
   int forks_pending_ = 0;
   std::int64_t exits_ = 0;
   bool alive_ = true;

@@ -218,6 +218,20 @@ TEST_CASE("when the fork server is killed its ranks live on until they are clear
   CHECK(process::descendants(keeper.pid()).empty());
 }
 
+TEST_CASE("a fork server that is killed takes the forks that it was asked for with it, which names the signal",
+          "[keeper]") {
+  TemporaryDir dir;
+  TestKeeper keeper;
+  start_fork_server(keeper, "deaf", dir.file("fork-server.log"));
+  const int server = keeper.wait<keeper::ForkServerReady>().pid;
+  fork_shell(keeper, 0, "exit 0", dir.file("log"));
+  REQUIRE(::kill(server, SIGKILL) == 0);
+  CHECK(keeper.wait<keeper::ForkServerFailed>().signal == SIGKILL);
+  CHECK(keeper.wait<keeper::SpawnFailed>().signal == SIGKILL);
+  fork_shell(keeper, 1, "exit 0", dir.file("log"));  // As one that was on its way then.
+  CHECK(keeper.wait<keeper::SpawnFailed>().signal == SIGKILL);
+}
+
 TEST_CASE("a fork server that does not answer cannot hold Clear up", "[keeper]") {
   TemporaryDir dir;
   TestKeeper keeper;
