@@ -29,6 +29,7 @@ AGENTS = os.path.join(BIN_DIR, "cluster_agents")
 SPARE_FILES = 6600           # Of the coordinator: three of each run at work, and others.
 AGENTS_PER_PROCESS = 5000
 SMALL_JOB_RANKS = 10
+SETTLED_SHARE = 0.3          # Of a core: heartbeats of 10,000 agents take half of that.
 LIMIT_S = 300
 
 
@@ -255,8 +256,15 @@ def parse():
     return options
 
 
+def is_settled(pid):
+    before = cpu_seconds(pid)
+    time.sleep(1)
+    return cpu_seconds(pid) - before < SETTLED_SHARE
+
+
 def measure_answers(cluster, report, runs):
-    """What a client waits for, and what that costs all others."""
+    """What a client waits for, and what that costs all others, when the launch of these runs is over."""
+    wait_for(lambda: is_settled(cluster.coordinator.pid), LIMIT_S, "the coordinator to have little to do")
     cluster.longest_hold()
     nodes = f"nodes of {cluster.options.agents}"
     for request, what in (({"request": "ps"}, f"ps of {runs} live runs"), ({"request": "nodes", "brief": True}, nodes),
