@@ -92,6 +92,7 @@ std::optional<CheckedExperiment> check_experiment(const RunOptions& options, Exp
                                       : core::trial_job(*checked.run.base, checked.spec, checked.spec.list().at(0));
     if (first.job) check_start(*first.job, source, diagnostics);
   }
+  if (place == ExperimentPlace::kCluster) warn_of_files_here(*loaded.job, diagnostics);
   if (is_exec) check_program("tune.search.command", checked.spec.search.command.front(), diagnostics);
   checked.run.placement_timeout = loaded.job->placement_timeout;
   checked.run.priority = loaded.job->priority;

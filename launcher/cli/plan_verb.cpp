@@ -81,6 +81,7 @@ int plan_verb(const std::vector<std::string>& arguments) {
   const auto coordinator = coordinator_of(options.address, diagnostics);
   job::LoadResult loaded = load_named_job(options, std::move(diagnostics));
   if (coordinator) job::check_for_cluster(loaded);
+  if (loaded.job && coordinator) warn_of_files_here(*loaded.job, loaded.diagnostics);
   if (loaded.job && coordinator) refuse_experiment(*loaded.job, options.job_file, loaded.diagnostics);
   if (loaded.job && !coordinator) check_start(*loaded.job, options.job_file, loaded.diagnostics);
   print(loaded.diagnostics);

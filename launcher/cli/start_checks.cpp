@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -165,6 +166,19 @@ void refuse_experiment(const job::JobSpec& job, const std::string& source, Diagn
     diagnostics.error(
         source, 0, 0,
         "has a \"tune\", so it has many trials: sgd-launch tune starts them, and continues them with --resume");
+}
+
+void warn_of_files_here(const job::JobSpec& job, Diagnostics& diagnostics) {
+  if (job.command.empty() || !job.files.empty() || read_or(*job.resolved, "workdir", "") != "") return;
+  for (const std::string& word : job.command) {
+    std::error_code error;
+    if (word.starts_with('/') || !std::filesystem::is_regular_file(word, error)) continue;
+    diagnostics.warn("command", 0, 0,
+                     fmt::format("{0} is a file of this folder, and the nodes start the command in a folder of their "
+                                 "own: bring it there with --set 'files=[\"{0}\"]', or name it by its whole path, if "
+                                 "the nodes have it",
+                                 word));
+  }
 }
 
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics) {

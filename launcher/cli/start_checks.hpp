@@ -28,6 +28,9 @@ void check_program(const std::string& key, const std::string& program, Diagnosti
 /// Appends that `job` is one of an experiment, and not of one run.
 void refuse_experiment(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics);
 
+/// Appends a warning of files in this folder that a job's command names: a node of a cluster starts it elsewhere.
+void warn_of_files_here(const job::JobSpec& job, Diagnostics& diagnostics);
+
 /// Appends what is missing. `source` stands for the job where a place in its file is not known.
 void check_start(const job::JobSpec& job, const std::string& source, Diagnostics& diagnostics);
 

@@ -35,6 +35,7 @@ int run_on_cluster(const RunOptions& options, const std::optional<net::Address>&
   job::LoadResult loaded = load_named_job(options, std::move(found));
   if (loaded.job) refuse_experiment(*loaded.job, options.job_file, loaded.diagnostics);
   job::check_for_cluster(loaded);
+  if (loaded.job) warn_of_files_here(*loaded.job, loaded.diagnostics);
   refuse_local_options(options, loaded.diagnostics);
   const bool is_copied = !options.run_dir.empty();
   if (is_copied && options.detach)

@@ -166,6 +166,22 @@ class CommandTest(ClusterCase):
         self.assertIn("no node", self.cluster.ask("nodes", "drain", "n9", expect=4))
         self.assertIn("did you mean drain?", self.cluster.ask("nodes", "drian", "n1", expect=2))
 
+    def test_a_script_of_the_clients_folder_is_named_with_the_way_to_bring_it(self):
+        with open(os.path.join(self.cluster.folder, "here.py"), "w", encoding="utf-8") as file:
+            file.write("print('it is here')\n")
+        command = ["--", "/usr/bin/python3", "-S", "here.py"]
+        client = self.cluster.run("-n", 1, *command)
+        self.assertEqual(client.wait(), 1, client.said())
+        warning = "here.py is a file of this folder"
+        told, _ = client.said()
+        self.assertIn(f"""warning: {warning}, and the nodes start the command in a folder of their own: bring it there with --set 'files=["here.py"]'""",
+                      told)
+        client = self.cluster.run("-n", 1, "--set", 'files=["here.py"]', *command)
+        self.assertEqual(client.wait(), 0, client.said())
+        told, shown = client.said()
+        self.assertIn("it is here", shown)
+        self.assertNotIn(warning, told)
+
     def test_a_client_that_goes_takes_nothing_with_it(self):
         client = self.cluster.run("-n", 1, "--", "sh", "-c", "sleep 1; echo end")
         run = client.run_id()
