@@ -1,5 +1,8 @@
 // `sgd-launch ps`: the runs of a coordinator, and without one that is named this user's on this machine.
 
+#include <algorithm>
+#include <string>
+
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
@@ -19,15 +22,17 @@ std::string number_text(const Json& row, const char* key) {
 }
 
 void print_table(const Json& runs) {
-  fmt::print("{:<44} {:<12} {:>9} {:>8} {:>10} {:>9}  {}\n", "run", "state", "workers", "epoch", "step", "failures",
-             "reason");
+  std::size_t width = 26;  // As wide as the longest name: with most of them a row has 80 columns.
+  for (const Json& row : runs) width = std::max(width, read_or(row, "run", "").size());
+  constexpr auto kRow = "{:<{}} {:<11} {:>7} {:>5} {:>8} {:>8}  {}\n";
+  fmt::print(kRow, "run", width, "state", "workers", "epoch", "step", "failures", "reason");
   for (const Json& row : runs) {
     const std::string step = number_text(row, row.contains("step") ? "step" : "steps");
     const std::string wanted = number_text(row, "num_workers");
     const std::string workers = number_text(row, "world_size") + (wanted == "-" ? "" : "/" + wanted);
-    fmt::print("{:<44} {:<12} {:>9} {:>8} {:>10} {:>9}  {}\n", read_or(row, "run", ""), read_or(row, "state", ""),
-               workers, number_text(row, row.contains("epoch") ? "epoch" : "epochs"), step,
-               number_text(row, "failures"), read_or(row, "reason", ""));
+    fmt::print(kRow, read_or(row, "run", ""), width, read_or(row, "state", ""), workers,
+               number_text(row, row.contains("epoch") ? "epoch" : "epochs"), step, number_text(row, "failures"),
+               read_or(row, "reason", ""));
   }
 }
 
