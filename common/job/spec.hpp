@@ -159,6 +159,7 @@ struct Training {
   std::string precision = "fp32";          ///< Or "bf16", "fp16": as autocast has it.
   bool channels_last = false;              ///< Features lie in memory with the channels of a pixel side by side.
   bool deterministic = false;
+  bool flush_denormal = true;        ///< Numbers below 1.2e-38 count as zero.
   std::int64_t steps_per_epoch = 0;  ///< Batches of one worker; 0: an epoch is one pass over the data.
   int validate_every = 1;            ///< Epochs.
   bool validate_only = false;        ///< The weights that the run begins with.

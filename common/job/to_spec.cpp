@@ -194,6 +194,7 @@ Training training(const Json& json) {
   out.precision = json["precision"];
   out.channels_last = json["memory_format"] == "channels_last";
   out.deterministic = json["deterministic"];
+  out.flush_denormal = json["flush_denormal"];
   out.steps_per_epoch = json.value("steps_per_epoch", std::int64_t{0});
   out.validate_every = json["validate_every"];
   out.validate_only = json["validate_only"];

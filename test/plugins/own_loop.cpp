@@ -162,8 +162,21 @@ void own_data(sgd::Session& session) {
   }
 }
 
+/// Products below the smallest normal number: of one number, of so many that several threads share them, and of a
+/// gradient.
+void small_products(sgd::Session& session) {
+  at::set_num_threads(2);
+  const at::Tensor many = at::full({1 << 20}, 2e-38F) * 0.01F;
+  at::Tensor leaf = at::full({1}, 2e-38F).requires_grad_();
+  (leaf * 0.01F).backward(at::full({1}, 2e-38F));
+  const auto is_zero = [](const at::Tensor& tensor) { return tensor.view(at::kInt).eq(0).all().item<bool>(); };
+  const bool one = is_zero(at::full({1}, 2e-38F) * 0.01F);
+  session.report({{"zeros", {{"one", one}, {"many", is_zero(many)}, {"gradient", is_zero(leaf.grad())}}}});
+}
+
 }  // namespace
 
+SGD_REGISTER_FUNCTION("small_products", small_products, "{}");
 SGD_REGISTER_FUNCTION("turns", turns, R"({
   "count": {"type": "integer", "default": 3},
   "pause_at": {"type": "integer", "default": -1},

@@ -93,6 +93,8 @@ int train(LinkClient& link, const ReceivedAssignment& received, const Preloaded&
   const job::JobSpec job = read_worker_job(received.assignment.config);
   if (wants_gpu(job)) open_device_library();
   at::set_num_threads(std::max(received.assignment.cpus, 1));
+  // It is of this thread, and of those that it starts from here on: loaders and the pool of LibTorch.
+  (void)at::globalContext().setFlushDenormal(job.training->flush_denormal);
   const bool is_same = preloaded.dataset && preloaded.dataset_settings == data_settings(*job.training) &&
                        preloaded.model_settings == job.training->model && preloaded.seed == job.training->seed;
   const std::shared_ptr<const Dataset> dataset = is_same ? preloaded.dataset : make_dataset(*job.training);

@@ -27,11 +27,12 @@ TEST_CASE("job: an epoch is a pass that is validated, and training ends with the
   CHECK(training.optimizer_groups.empty());
   CHECK(training.precision == "fp32");
   CHECK_FALSE(training.deterministic);
+  CHECK(training.flush_denormal);
 }
 
 TEST_CASE("job: epochs of so many steps, validated now and then, until nothing gets better") {
   const test::Loaded loaded = epochs_job(
-      R"("steps_per_epoch": 100, "validate_every": 5, "precision": "bf16", "deterministic": true,
+      R"("steps_per_epoch": 100, "validate_every": 5, "precision": "bf16", "deterministic": true, "flush_denormal": false,
          "early_stop": {"metric": "val_accuracy", "mode": "max"})");
   REQUIRE(loaded.lines.empty());
   const job::Training& training = *loaded.result.job->training;
@@ -39,6 +40,7 @@ TEST_CASE("job: epochs of so many steps, validated now and then, until nothing g
   CHECK(training.validate_every == 5);
   CHECK(training.precision == "bf16");
   CHECK(training.deterministic);
+  CHECK_FALSE(training.flush_denormal);
   REQUIRE(training.early_stop);
   CHECK(training.early_stop->metric == "val_accuracy");
   CHECK_FALSE(training.early_stop->wants_least);

@@ -49,6 +49,13 @@ class OwnLoop(RecoveryTest):
         self.assertEqual(self.weights(clean), self.weights(agent))
         self.assertEqual(self.metric(clean, 2, "validate", "val_accuracy"), self.metric(agent, 2, "validate", "val_accuracy"))
 
+    def test_numbers_below_the_normal_ones_count_as_zero_unless_they_are_asked_for(self):
+        for flush in (True, False):
+            job = loop_job("small_products", workers=1)
+            job["training"] = {"function": job["training"]["function"], **({} if flush else {"flush_denormal": False})}
+            [report] = self.train(job, 1).of_type("report")
+            self.assertEqual(report["metrics"]["zeros"], {"one": flush, "many": flush, "gradient": flush})
+
     def test_without_epochs_it_goes_on_from_what_it_saved(self):
         clean = self.train(bare_job(), 2)
         self.assertEqual([self.metric(clean, i + 1, "validate", "sum") for i in range(5)], [0, 1, 3, 6, 10])

@@ -374,7 +374,7 @@ class Schema(unittest.TestCase):
         self.assertEqual(registered["operator"]["smoothed"]["hidden"]["default"], 64)
         self.assertEqual(list(registered["model"]), ["two_layers"])
         said = subprocess.run([worker_alone.WORKER, "--schema", library("own_loop")], capture_output=True, check=True, timeout=60)
-        self.assertEqual(sorted(json.loads(said.stdout)["function"]), ["accumulating", "epochs", "iterations", "own_data", "reporting", "turns"])
+        self.assertEqual(sorted(json.loads(said.stdout)["function"]), ["accumulating", "epochs", "iterations", "own_data", "reporting", "small_products", "turns"])
 
 
 if __name__ == "__main__":
