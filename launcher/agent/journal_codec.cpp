@@ -9,17 +9,17 @@
 namespace sgd::agent {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 namespace event = core::agent_event;
 
 /// Bytes that are no UTF-8 become U+FFFD, as on every other way that they could have come.
-std::string print(const json& object) {
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+std::string print(const Json& object) {
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 /// The event's own fields, and the message that it brings, in the words of its protocol.
 struct Writer {
-  json& head;
+  Json& head;
   std::string& message;
   void operator()(const event::Connected&) { head["event"] = "connected"; }
   void operator()(const event::Disconnected&) { head["event"] = "disconnected"; }
@@ -85,7 +85,7 @@ struct Writer {
 };
 
 /// Throws what nlohmann throws for fields that are missing or of another type.
-Result<core::AgentEvent> read_event(const json& head, std::string_view message) {
+Result<core::AgentEvent> read_event(const Json& head, std::string_view message) {
   const std::string name = head.at("event");
   const auto run = [&head] { return head.at("run").get<std::string>(); };
   if (name == "from_worker") {
@@ -137,10 +137,10 @@ std::string encode(const JournalHeader& header) {
 
 Result<JournalHeader> decode_header(std::string_view text) {
   try {
-    const json from = json::parse(text);
+    const Json from = Json::parse(text);
     return JournalHeader{from.at("boot_id"), from.at("program"), from.at("runtime_dir"), from.at("node"),
                          from.at("rows")};
-  } catch (const json::exception&) {
+  } catch (const Json::exception&) {
     return Error{std::string("the header: ") + kWrongShape};
   }
 }
@@ -153,9 +153,9 @@ Result<storage::StateRow> decode_row(std::string_view text) {
   const std::size_t end = text.find('\n');
   if (end == std::string_view::npos) return Error{"a state without an end of its first line"};
   try {
-    const json head = json::parse(text.substr(0, end));
+    const Json head = Json::parse(text.substr(0, end));
     return storage::StateRow{head.at("state"), head.at("id"), std::string(text.substr(end + 1))};
-  } catch (const json::exception&) {
+  } catch (const Json::exception&) {
     return Error{std::string("a state: ") + kWrongShape};
   }
 }
@@ -175,7 +175,7 @@ Result<JournalStart> decode_start(std::vector<storage::StateRow> rows) {
 }
 
 std::string encode(const core::TimedEvent& timed, std::int64_t told) {
-  json head{{"at", timed.at.time_since_epoch().count()}, {"told", told}};
+  Json head{{"at", timed.at.time_since_epoch().count()}, {"told", told}};
   std::string message;
   std::visit(Writer{head, message}, timed.event);
   return print(head) + "\n" + message;
@@ -185,13 +185,13 @@ Result<JournalRecord> decode_record(std::string_view text) {
   const std::size_t end = text.find('\n');
   if (end == std::string_view::npos) return Error{"an event without an end of its first line"};
   try {
-    const json head = json::parse(text.substr(0, end));
+    const Json head = Json::parse(text.substr(0, end));
     auto event = read_event(head, text.substr(end + 1));
     if (!event) return event.error();
     JournalRecord record{{TimePoint(Duration(head.at("at").get<std::int64_t>())), std::move(event).value()},
                          head.at("told")};
     return record;
-  } catch (const json::exception&) {
+  } catch (const Json::exception&) {
     return Error{std::string("an event: ") + kWrongShape};
   }
 }

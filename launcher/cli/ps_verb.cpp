@@ -21,7 +21,7 @@ std::string number_text(const Json& row, const char* key) {
   return member(row, key).is_number_integer() ? dump_text(member(row, key)) : "-";
 }
 
-void print_table(const Json& runs) {
+void print_overview(const Json& runs) {
   std::size_t width = 26;  // As wide as the longest name: with most of them a row has 80 columns.
   for (const Json& row : runs) width = std::max(width, read_or(row, "run", "").size());
   constexpr auto kRow = "{:<{}} {:<11} {:>7} {:>5} {:>8} {:>8}  {}\n";
@@ -80,7 +80,7 @@ int ps_verb(const std::vector<std::string>& arguments) {
   if (as_json)
     fmt::print("{}\n", dump_text(Json{{"schema_version", 1}, {"runs", runs}}, 2));
   else
-    print_table(runs);
+    print_overview(runs);
   return exit_code::kSucceeded;
 }
 

@@ -28,7 +28,7 @@
 namespace sgd::cli {
 namespace {
 
-constexpr Duration kAnswerLimit = std::chrono::seconds(5);
+constexpr Duration kServerAnswerLimit = std::chrono::seconds(5);
 constexpr Duration kReadyLimit = std::chrono::minutes(10);
 constexpr int kLookMs = 50;
 
@@ -118,7 +118,7 @@ void print_json(const warm::Held& held) {
 
 int show(const WarmOptions& options, const std::string& socket) {
   const warm::ToServer question = options.stop ? warm::ToServer(warm::End{}) : warm::ToServer(warm::Look{});
-  const auto answer = warm::ask_server(socket, question, kAnswerLimit);
+  const auto answer = warm::ask_server(socket, question, kServerAnswerLimit);
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   const auto* held = answer.value() ? std::get_if<warm::Held>(&*answer.value()) : nullptr;
   const warm::Held found = held != nullptr ? *held : warm::Held{};
@@ -172,9 +172,9 @@ Status start_server(const std::string& base) {
 /// Asks, and starts a server where there is none.
 Result<warm::FromServer> ask_or_start(const std::string& base, const warm::ToServer& question) {
   const std::string socket = warm::socket_in(base);
-  const TimePoint deadline = process::monotonic_now() + kAnswerLimit;
+  const TimePoint deadline = process::monotonic_now() + kServerAnswerLimit;
   for (bool is_started = false;;) {
-    auto answer = warm::ask_server(socket, question, kAnswerLimit);
+    auto answer = warm::ask_server(socket, question, kServerAnswerLimit);
     if (!answer) return answer.error();
     if (answer.value()) return std::move(*answer.value());
     if (process::monotonic_now() >= deadline) return Error{"the warm server does not start; see " + base + "/warm.log"};
@@ -189,7 +189,7 @@ Result<warm::FromServer> ask_or_start(const std::string& base, const warm::ToSer
 int wait_ready(const std::string& base, const std::string& name, const std::string& log) {
   const TimePoint deadline = process::monotonic_now() + kReadyLimit;
   while (process::monotonic_now() < deadline) {
-    const auto answer = warm::ask_server(warm::socket_in(base), warm::Look{}, kAnswerLimit);
+    const auto answer = warm::ask_server(warm::socket_in(base), warm::Look{}, kServerAnswerLimit);
     if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
     const auto* held = answer.value() ? std::get_if<warm::Held>(&*answer.value()) : nullptr;
     if (held == nullptr) return refuse(exit_code::kUnreachable, "the warm server has ended; see " + log);

@@ -9,8 +9,6 @@
 namespace sgd::core {
 namespace {
 
-using Json = nlohmann::json;
-
 /// `text` with each {name} of a parameter replaced; other braces are the command's own.
 std::string filled(const std::string& text, const tune::Values& values) {
   std::string out;
@@ -27,46 +25,46 @@ std::string filled(const std::string& text, const tune::Values& values) {
   return out;
 }
 
-void fill_command(Json& job, const tune::Values& values) {
-  Json& command = job["command"];
+void fill_command(nlohmann::json& job, const tune::Values& values) {
+  nlohmann::json& command = job["command"];
   if (command.is_array())
-    for (Json& word : command)
+    for (nlohmann::json& word : command)
       if (word.is_string()) word = filled(word.get<std::string>(), values);
-  Json& environment = job["env"];
-  if (environment.is_null()) environment = Json::object();
-  for (Json& value : environment)
+  nlohmann::json& environment = job["env"];
+  if (environment.is_null()) environment = nlohmann::json::object();
+  for (nlohmann::json& value : environment)
     if (value.is_string()) value = filled(value.get<std::string>(), values);
   for (const auto& [name, value] : values.items()) environment[tune::variable_of(name)] = word_of(value);
 }
 
 /// What it prints counts where it reports nothing: many programs know of no launcher.
-void take_last_line(Json& job) {
-  Json& report = job["report"];
-  if (report.is_null()) report = Json::object();
+void take_last_line(nlohmann::json& job) {
+  nlohmann::json& report = job["report"];
+  if (report.is_null()) report = nlohmann::json::object();
   if (report.is_object() && !report.contains("last_line")) report["last_line"] = true;
 }
 
 /// The state of its best epoch stays, beside the newest: it is what the experiment is for.
-void keep_best(Json& job, const tune::ExperimentSpec& spec) {
-  Json& checkpoint = job["checkpoint"];
-  if (checkpoint.is_null()) checkpoint = Json::object();
+void keep_best(nlohmann::json& job, const tune::ExperimentSpec& spec) {
+  nlohmann::json& checkpoint = job["checkpoint"];
+  if (checkpoint.is_null()) checkpoint = nlohmann::json::object();
   if (!checkpoint.is_object() || read_or(checkpoint, "every", "") == "never") return;
-  Json& keep = checkpoint["keep"];
-  if (keep.is_null()) keep = Json::object();
-  if (keep.is_number()) keep = Json{{"latest", keep}};
+  nlohmann::json& keep = checkpoint["keep"];
+  if (keep.is_null()) keep = nlohmann::json::object();
+  if (keep.is_number()) keep = nlohmann::json{{"latest", keep}};
   if (!keep.is_object() || keep.contains("best")) return;
   keep["best"] = {{"metric", spec.metric}, {"mode", spec.mode == tune::Mode::kMax ? "max" : "min"}, {"n", 1}};
 }
 
 }  // namespace
 
-std::string word_of(const Json& value) {
+std::string word_of(const nlohmann::json& value) {
   return value.is_string() ? value.get<std::string>() : dump_text(value);
 }
 
 job::LoadResult trial_job(const TrialBase& base, const tune::ExperimentSpec& spec, const tune::Trial& trial,
                           const std::string& origin) {
-  Json job = base.given;
+  nlohmann::json job = base.given;
   job.erase("tune");
   if (job.contains("training")) keep_best(job, spec);
   if (!origin.empty()) job["resume_from"] = origin;

@@ -17,7 +17,7 @@
 namespace sgd::keeper {
 namespace {
 
-constexpr std::size_t kReceiveBytes = 64 << 10;
+constexpr std::size_t kWordBytes = 64 << 10;
 constexpr std::size_t kStandardStreams = 3;
 constexpr std::size_t kDescriptors = kStandardStreams + 1;  ///< And the link to the agent.
 
@@ -69,7 +69,7 @@ int Spare::timeout_ms() const {
 }
 
 void Spare::read_holder() {
-  std::vector<char> buffer(kReceiveBytes);
+  std::vector<char> buffer(kWordBytes);
   auto received = process::receive_with_descriptors(holder_.get(), buffer);
   if (!received && received.error().code == EAGAIN) return;
   if (!received || received.value().bytes == 0 || received.value().truncated) {

@@ -19,7 +19,7 @@
 namespace sgd::process {
 namespace {
 
-constexpr Duration kLookInterval = std::chrono::milliseconds(5);
+constexpr Duration kStrayInterval = std::chrono::milliseconds(5);
 constexpr std::size_t kEnvironmentBytesMax = 4 << 20;
 bool bears(pid_t pid, const StrayMark& mark) {
   char path[64];
@@ -90,7 +90,7 @@ Result<int> kill_strays(const StrayMark& mark, Duration limit) {
     const TimePoint now = monotonic_now();
     if (now >= deadline && !left.empty())
       return Error{"process " + std::to_string(left.front().pid) + " does not die of SIGKILL", ETIMEDOUT};
-    if (!left.empty()) (void)::poll(nullptr, 0, poll_timeout_ms(now, now + kLookInterval));
+    if (!left.empty()) (void)::poll(nullptr, 0, poll_timeout_ms(now, now + kStrayInterval));
   }
 }
 

@@ -13,7 +13,7 @@ namespace {
 constexpr int kDepth = codec::kDepthMax + 16;
 
 template <class T>
-Status read_row(const StateRow& row, T& out) {
+Status read_agent_row(const StateRow& row, T& out) {
   const auto json = codec::parse_object(row.text, kDepth);
   if (!json) return Error{fmt::format("{} {}: {}", row.kind, row.id, json.error().message)};
   return codec::read(json.value(), fmt::format("{} {}", row.kind, row.id), out);
@@ -33,7 +33,8 @@ Result<core::SavedAgent> decode_agent(const std::vector<StateRow>& rows) {
   for (const StateRow& row : rows) {
     if (row.kind != "agent" && row.kind != "run") return Error{fmt::format("unknown kind of state \"{}\"", row.kind)};
     is_whole |= row.kind == "agent";
-    const Status status = row.kind == "agent" ? read_row(row, saved.state) : read_row(row, saved.runs[row.id]);
+    const Status status =
+        row.kind == "agent" ? read_agent_row(row, saved.state) : read_agent_row(row, saved.runs[row.id]);
     if (!status) return status.error();
   }
   if (!is_whole) return Error{"the state of no agent"};

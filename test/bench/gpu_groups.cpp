@@ -16,6 +16,7 @@
 #include "worker/collective/nccl_api.hpp"
 #include "worker/collective/nccl_group.hpp"
 #include "worker/torch/device.hpp"
+#include "worker/torch/device_library.hpp"
 #include "worker/torch/device_usage.hpp"
 #include "worker/torch/flat_gradients.hpp"
 

@@ -24,11 +24,11 @@ add_library(PNG::Static INTERFACE IMPORTED)
 target_include_directories(PNG::Static SYSTEM INTERFACE ${PNG_INCLUDE_DIR})
 target_link_libraries(PNG::Static INTERFACE ${PNG_STATIC_LIBRARY} ZLIB::ZLIB m)
 
-# Header-only: one shared object less at start. Sanitized, that would take a third of the time to compile a file.
-add_library(sgd_fmt INTERFACE)
-if(SGD_SANITIZE)
-  target_link_libraries(sgd_fmt INTERFACE fmt::fmt)
+if(fmt_VERSION VERSION_LESS 11)
+  add_library(sgd_fmt STATIC ${CMAKE_SOURCE_DIR}/third_party/fmt.cpp)
+  target_link_libraries(sgd_fmt PUBLIC sgd_settings)
 else()
+  add_library(sgd_fmt INTERFACE)
   target_link_libraries(sgd_fmt INTERFACE fmt::fmt-header-only)
 endif()
 
@@ -38,4 +38,6 @@ target_link_libraries(sgd_asio PUBLIC sgd_settings Boost::headers Threads::Threa
 
 if(SGD_WITH_TORCH)
   find_package(LibTorch REQUIRED)
+  # Its headers bring an fmt of their own, of another version and without its library.
+  target_compile_definitions(LibTorch::cpu INTERFACE FMT_HEADER_ONLY=1)
 endif()

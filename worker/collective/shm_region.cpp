@@ -13,13 +13,12 @@
 #include "common/base/assert.hpp"
 #include "common/base/result.hpp"
 #include "worker/collective/factory.hpp"
+#include "worker/core/aligned_floats.hpp"
 
 namespace sgd::worker {
 namespace {
 
 constexpr std::uint64_t kRegionMagic = 0x31676572'64677331ull;
-constexpr std::size_t kPageBytes = 4096;
-constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
               "The words are shared by processes.");

@@ -9,9 +9,7 @@
 #include <utility>
 
 namespace sgd::worker {
-namespace {
-constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
-}  // namespace
+namespace {}  // namespace
 
 void populate_pages(std::span<std::byte> bytes) {
   const std::size_t length = (bytes.size() + kPageBytes - 1) / kPageBytes * kPageBytes;

@@ -8,6 +8,7 @@
 namespace sgd::worker {
 
 inline constexpr std::size_t kPageBytes = 4096;
+inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
 /// Has the system give and map all pages of `bytes` (whole pages) now, so that no later write waits for one. Keeps what
 /// is there.

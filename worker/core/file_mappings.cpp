@@ -8,10 +8,10 @@ namespace {
 
 std::mutex changes;
 /// Entries are used again, and never destroyed: a handler may look at any time.
-std::atomic<FileMapping*> first = nullptr;
+std::atomic<FileMapping*> first_mapping = nullptr;
 
 FileMapping* find(const std::byte* begin) {
-  FileMapping* one = first.load();
+  FileMapping* one = first_mapping.load();
   while (one != nullptr && one->begin.load() != begin) one = one->next;
   return one;
 }
@@ -27,8 +27,8 @@ void add_mapping(const std::string& path, const std::byte* begin, std::size_t si
   entry->size = size;
   entry->begin = begin;
   if (!is_new) return;
-  entry->next = first.load();
-  first = entry;
+  entry->next = first_mapping.load();
+  first_mapping = entry;
 }
 
 void remove_mapping(const std::byte* begin) {
@@ -38,7 +38,7 @@ void remove_mapping(const std::byte* begin) {
 
 const FileMapping* mapping_at(const void* address) {
   const auto* place = static_cast<const std::byte*>(address);
-  for (const FileMapping* one = first.load(); one != nullptr; one = one->next) {
+  for (const FileMapping* one = first_mapping.load(); one != nullptr; one = one->next) {
     const std::byte* begin = one->begin.load();
     // Of the library: plain operators order pointers into one object only.
     if (begin != nullptr && std::greater_equal<>()(place, begin) && std::less<>()(place, begin + one->size)) return one;

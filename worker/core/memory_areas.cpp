@@ -14,7 +14,7 @@
 namespace sgd::worker {
 namespace {
 
-constexpr std::uint64_t kPieceBytes = std::uint64_t{8} << 20;  // A signal makes the system begin a piece anew.
+constexpr std::uint64_t kStretchBytes = std::uint64_t{8} << 20;  // A signal makes the system begin a piece anew.
 constexpr int kWordHalf = 32;
 
 std::vector<FileArea> sorted(std::span<const FileArea> areas) {
@@ -46,7 +46,7 @@ FileArea place_beside(std::uint64_t begin, std::uint64_t bytes, std::span<const 
 
 Status take_memory(int fd, const FileArea& area) {
   for (std::uint64_t at = area.begin; at < area.end();) {
-    const std::uint64_t bytes = std::min(kPieceBytes, area.end() - at);
+    const std::uint64_t bytes = std::min(kStretchBytes, area.end() - at);
     if (::fallocate(fd, 0, static_cast<off_t>(at), static_cast<off_t>(bytes)) == 0) {
       at += bytes;
     } else if (errno != EINTR) {

@@ -11,7 +11,7 @@
 #include "common/json/suggest.hpp"
 #include "common/json/words.hpp"
 #include "worker/plugin/load_plugins.hpp"
-#include "worker/plugin/registered.hpp"
+#include "worker/plugin/registered_names.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -59,7 +59,7 @@ int run_list_command(const std::vector<std::string>& arguments) {
   if (!parsed) return refuse(parsed.error().message);
   const ListArguments& wanted = parsed.value();
   if (Status loaded = load_plugins(wanted.plugins); !loaded) return refuse(loaded.error().message);
-  const auto types = job::list_types(job::job_schema_with(registered_types().properties), wanted.kind);
+  const auto types = job::list_types(job::job_schema_with(registered_properties()), wanted.kind);
   if (!types) {
     const auto near = json::nearest(wanted.kind, job::listed_kinds());
     return refuse(fmt::format("--list needs one of {}, got {}{}", kinds_in_words(), json::quote(wanted.kind),

@@ -41,8 +41,16 @@ RegisteredTypes& registered_types() {
   return types;
 }
 
+const nlohmann::json& registered_properties() {
+  return registered_types().properties;
+}
+
+const std::vector<std::string>& registration_faults() {
+  return registered_types().faults;
+}
+
 bool has_registered() {
-  const nlohmann::json& all = registered_types().properties;
+  const nlohmann::json& all = registered_properties();
   return std::any_of(all.begin(), all.end(), [](const nlohmann::json& types) { return !types.empty(); });
 }
 

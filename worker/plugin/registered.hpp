@@ -8,6 +8,7 @@
 
 #include "common/json/nlohmann.hpp"
 #include "sgd/registry.hpp"
+#include "worker/plugin/registered_names.hpp"
 
 namespace sgd::worker {
 
@@ -28,11 +29,5 @@ struct RegisteredTypes {
 };
 
 [[nodiscard]] RegisteredTypes& registered_types();
-
-/// Whether there is any.
-[[nodiscard]] bool has_registered();
-
-/// Whether a data set of either kind is registered under that name.
-[[nodiscard]] bool has_registered_dataset(const std::string& name);
 
 }  // namespace sgd::worker

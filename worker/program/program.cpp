@@ -14,9 +14,9 @@
 #include "common/exit_codes.hpp"
 #include "worker/plugin/list_command.hpp"
 #include "worker/plugin/load_plugins.hpp"
-#include "worker/plugin/registered.hpp"
+#include "worker/plugin/registered_names.hpp"
 #include "worker/standalone/config_command.hpp"
-#include "worker/torch/device.hpp"
+#include "worker/torch/device_library.hpp"
 #include "worker/torch/fork_server.hpp"
 #include "worker/torch/rank_process.hpp"
 
@@ -47,7 +47,7 @@ int print_schema(const std::vector<std::string>& plugins) {
     std::fprintf(stderr, "sgd-worker: %s\n", loaded.error().message.c_str());
     return worker_exit::kConfiguration;
   }
-  std::puts(registered_types().properties.dump().c_str());
+  std::puts(registered_properties().dump().c_str());
   return worker_exit::kDone;
 }
 
@@ -62,7 +62,7 @@ int check_gpu() {
 }
 
 int run(int argc, char** argv) {
-  if (const std::vector<std::string>& faults = registered_types().faults; !faults.empty()) {
+  if (const std::vector<std::string>& faults = registration_faults(); !faults.empty()) {
     std::fprintf(stderr, "sgd-worker: this program registers wrongly: %s\n",
                  fmt::format("{}", fmt::join(faults, "; ")).c_str());
     return worker_exit::kConfiguration;

@@ -12,7 +12,7 @@
 #include "common/job/load.hpp"
 #include "common/json/words.hpp"
 #include "worker/plugin/load_plugins.hpp"
-#include "worker/plugin/registered.hpp"
+#include "worker/plugin/registered_names.hpp"
 #include "worker/standalone/standalone_agent.hpp"
 
 namespace sgd::worker {
@@ -68,12 +68,12 @@ std::optional<job::JobSpec> load(const Words& words) {
   job::LoadResult loaded = job::load_job_file(words.file, words.overrides);
   // What this program itself has registered; with plug-ins it is joined with theirs.
   if (has_registered() && !(loaded.job && !loaded.job->plugins.empty()))
-    loaded = job::load_job_file(words.file, words.overrides, registered_types().properties);
+    loaded = job::load_job_file(words.file, words.overrides, registered_properties());
   if (loaded.job && !loaded.job->plugins.empty()) {
     if (const Status plugins = load_plugins(loaded.job->plugins); !plugins)
       loaded.diagnostics.error(words.file, 0, 0, plugins.error().message);
     else
-      loaded = job::load_job_file(words.file, words.overrides, registered_types().properties);
+      loaded = job::load_job_file(words.file, words.overrides, registered_properties());
   }
   if (loaded.job && !loaded.job->training)
     loaded.diagnostics.error(words.file, 0, 0, "names a command, which needs no worker: run it by itself");

@@ -87,7 +87,7 @@ void read_common_part(const nlohmann::json& json, TrainingState& state) {
   state.made_by = member(json, "made_by");
 }
 
-Status check(const TrainingState& state) {
+Status consistent(const TrainingState& state) {
   if (state.position.epoch < 1) return Error{"position.epoch is below 1"};
   if (state.position.phase != "train" && state.position.phase != "validate")
     return Error{"position.phase is \"" + state.position.phase + "\""};
@@ -130,7 +130,7 @@ Result<TrainingState> parse_training_state(const nlohmann::json& json) {
   } catch (const nlohmann::json::exception&) {
     return Error{kWrongShape};
   }
-  if (Status checked = check(state); !checked) return checked.error();
+  if (Status checked = consistent(state); !checked) return checked.error();
   return state;
 }
 
@@ -172,7 +172,7 @@ Result<TrainingState> unpack_training_state(std::string text) {
   } catch (const nlohmann::json::exception&) {
     return Error{kWrongShape};
   }
-  if (Status checked = check(state); !checked) return checked.error();
+  if (Status checked = consistent(state); !checked) return checked.error();
   if (!described.is_at_end()) return Error{"there are bytes that belong to no rank"};
   return state;
 }

@@ -18,15 +18,12 @@
 #include "worker/core/write_all.hpp"
 #include "worker/link/stack_signal.hpp"
 #include "worker/link/unique_fd.hpp"
+#include "worker/torch/clock.hpp"
 
 namespace sgd::worker {
 namespace {
 
 namespace fs = std::filesystem;
-
-TimePoint now() {
-  return std::chrono::steady_clock::now();
-}
 
 Status sync_directory(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -114,7 +111,7 @@ void CheckpointWriter::save(TrainingState state, const StateTensors& tensors, Ti
     job_.buffer_bytes.emplace_back(buffer.bytes.begin(), buffer.bytes.end());
   job_.state = std::move(state);
   job_.skipped = std::exchange(skipped_, 0);
-  job_.copied = now();
+  job_.copied = time_now();
   job_.stall_s = to_seconds(held.value_or(job_.copied - began));
   const std::lock_guard lock(mutex_);
   busy_ = true;
@@ -194,7 +191,7 @@ bool CheckpointWriter::write_checkpoint() {
   saved.bytes = bytes.value();
   saved.stall_s = job_.stall_s;
   saved.skipped = job_.skipped;
-  saved.write_s = to_seconds(now() - job_.copied);
+  saved.write_s = to_seconds(time_now() - job_.copied);
   tell_(saved);
   return true;
 }

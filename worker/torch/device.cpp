@@ -1,4 +1,5 @@
 #include "worker/torch/device.hpp"
+#include "worker/torch/device_library.hpp"
 
 #include <dlfcn.h>
 

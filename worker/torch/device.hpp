@@ -25,9 +25,6 @@ namespace sgd::worker {
 
 /// Whether the job computes on a GPU: it says so, or it leaves it to whether its workers have one.
 [[nodiscard]] bool wants_gpu(const job::JobSpec& job);
-/// Opens LibTorch's CUDA part, and touches no device: a process may fork after it. Before anything else of LibTorch.
-/// Throws ConfigurationError, which says what is missing and what to do.
-void open_device_library();
 /// Whether CUDA itself has begun in this process, so that a child of it could not use any device.
 [[nodiscard]] bool has_begun_cuda();
 

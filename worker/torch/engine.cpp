@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "common/job/named_datasets.hpp"
+#include "worker/torch/clock.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/indexed_batches.hpp"
 #include "worker/torch/models.hpp"
@@ -25,10 +26,6 @@ namespace {
 constexpr int kPendingBatchesMax = 1000;
 /// A group has a gradient buffer, also where nothing is trained.
 constexpr std::size_t kFloatsMin = 16;
-
-TimePoint now() {
-  return std::chrono::steady_clock::now();
-}
 
 }  // namespace
 
@@ -169,7 +166,7 @@ void Engine::set_validating(bool is_validating) {
 PhaseStream& Engine::begin_training() {
   set_validating(false);
   profile_.clear();
-  phase_began_ = now();
+  phase_began_ = time_now();
   setup_.link.progress().epoch = position_.epoch;
   setup_.link.progress().phase = Progress::Phase::kTrain;
   stepper_->set_epochs_completed(position_.epoch - 1);
@@ -206,7 +203,7 @@ void Engine::end_training() {
 
 PhaseStream& Engine::begin_validation() {
   profile_.clear();
-  phase_began_ = now();
+  phase_began_ = time_now();
   setup_.link.progress().phase = Progress::Phase::kValidate;
   set_validating(true);
   PhaseSettings settings;
@@ -273,11 +270,11 @@ void Engine::backward(const at::Tensor& loss, const torch::optim::Optimizer& onl
 }
 
 void Engine::backward(const at::Tensor& loss, const OptimizerPart* only, double weight) {
-  const TimePoint began = now();
+  const TimePoint began = time_now();
   if (profile_.is_on() && stream_) profile_.add(ProfiledPart::kForward, began - stream_->given());
   const Autocast::Pause pause(autocast_);
   stepper_->backward(loss, only, weight);
-  if (profile_.is_on()) gradient_time_ = now() - began;
+  if (profile_.is_on()) gradient_time_ = time_now() - began;
 }
 
 void Engine::update(torch::optim::Optimizer& optimizer) {
@@ -294,12 +291,12 @@ void Engine::minimize(const at::Tensor& loss) {
 }
 
 void Engine::update(OptimizerPart& part) {
-  const TimePoint began = now();
+  const TimePoint began = time_now();
   agreed_ |= stepper_->update(part, control_word());
   autocast_.forget_copies();
   if (profile_.is_on()) {
     profile_.add(ProfiledPart::kGradient, std::exchange(gradient_time_, {}) + (part.reduced() - began));
-    profile_.add(ProfiledPart::kApply, now() - part.reduced());
+    profile_.add(ProfiledPart::kApply, time_now() - part.reduced());
   }
   begin_work();
 }
@@ -387,7 +384,7 @@ void Engine::drop_pending() {
 }
 
 bool Engine::after_validation_batch(const BatchMetrics& metrics) {
-  if (profile_.is_on()) profile_.add(ProfiledPart::kEvalForward, now() - stream_->given());
+  if (profile_.is_on()) profile_.add(ProfiledPart::kEvalForward, time_now() - stream_->given());
   const std::uint32_t agreed = collective_->agree(control_word());
   begin_work();
   position_.consumed = stream_->consumed();

@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "common/base/mean_over_ranks.hpp"
+#include "worker/torch/clock.hpp"
 #include "worker/torch/engine.hpp"
 #include "worker/torch/errors.hpp"
 
@@ -93,7 +94,7 @@ void Engine::publish(std::int64_t num_samples) {
 
 /// As often as it costs under 1 % of the time.
 void Engine::publish_usage(Progress& progress) {
-  const TimePoint began = std::chrono::steady_clock::now();
+  const TimePoint began = time_now();
   if (began < usage_due_) return;
   if (const std::optional<DeviceUsage> usage = monitor_->now()) {
     progress.gpu_percent = usage->busy_percent;
@@ -101,14 +102,13 @@ void Engine::publish_usage(Progress& progress) {
     progress.gpu_celsius = usage->celsius;
     progress.has_gpu = true;
   }
-  const Duration cost = std::chrono::steady_clock::now() - began;
+  const Duration cost = time_now() - began;
   usage_due_ = began + std::max(kUsageInterval, kUsageCostFraction * cost);
 }
 
 nlohmann::ordered_json Engine::profiled() {
   const bool training = position_.phase == "train";
-  profile_.add(training ? ProfiledPart::kTrainEpoch : ProfiledPart::kValidation,
-               std::chrono::steady_clock::now() - phase_began_);
+  profile_.add(training ? ProfiledPart::kTrainEpoch : ProfiledPart::kValidation, time_now() - phase_began_);
   return training ? profile_.training() : profile_.validation();
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "common/checkpoint/made_by.hpp"
+#include "worker/torch/clock.hpp"
 #include "worker/torch/engine.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/named_buffers.hpp"
@@ -68,7 +69,7 @@ void Engine::announce_ready(const Restored& restored) {
   ready.epoch = position_.epoch;
   ready.source = name_of(restored.source);
   ready.path = restored.path;
-  ready.restore_s = to_seconds(std::chrono::steady_clock::now() - setup_.assigned);
+  ready.restore_s = to_seconds(time_now() - setup_.assigned);
   ready.redone = restored.redone;
   send(ready);
 }

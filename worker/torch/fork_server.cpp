@@ -28,6 +28,7 @@ extern "C" {
 #include "common/exit_codes.hpp"
 #include "common/messages/fork_server.hpp"
 #include "worker/link/socket.hpp"
+#include "worker/torch/clock.hpp"
 #include "worker/torch/device.hpp"
 #include "worker/torch/error_report.hpp"
 #include "worker/torch/lost_file.hpp"
@@ -67,9 +68,9 @@ Result<int> read_int(int fd, const char* from_whom) {
 
 /// Waits until the middle process is gone, and makes this process die with the keeper.
 void adopt_keeper(pid_t middle_pid, pid_t keeper_pid) {
-  const auto end = std::chrono::steady_clock::now() + kReparentDeadline;
+  const auto end = time_now() + kReparentDeadline;
   while (::getppid() == middle_pid) {
-    if (std::chrono::steady_clock::now() > end) _exit(worker_exit::kEnvironment);
+    if (time_now() > end) _exit(worker_exit::kEnvironment);
     ::sched_yield();
   }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);

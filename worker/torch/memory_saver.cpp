@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "worker/link/stack_signal.hpp"
+#include "worker/torch/clock.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -68,7 +69,7 @@ void MemorySaver::commit(const MemoryPoint& point, std::span<const std::string_v
                  "before or a checkpoint on disk\n",
                  static_cast<long long>(point.step), committed.error().message.c_str());
   }
-  const TimePoint ended = std::chrono::steady_clock::now();
+  const TimePoint ended = time_now();
   failed_ = committed ? std::nullopt : std::optional(ended);
   // What is copied beside training takes bandwidth of it, if not time: a tenth counts.
   pace_.add(began, held ? began + std::max(*held, (ended - began) / 10) : ended);

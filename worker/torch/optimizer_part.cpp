@@ -10,6 +10,7 @@
 
 #include "worker/collective/sum.hpp"
 #include "worker/core/gradient_clip.hpp"
+#include "worker/torch/clock.hpp"
 #include "worker/torch/device_optimizer.hpp"
 #include "worker/torch/optimizer_options.hpp"
 
@@ -94,7 +95,7 @@ std::uint32_t OptimizerPart::update(std::uint32_t control_word, float unscale) {
   const std::vector<bool> own = parameters_.collect_gradients(range_);
   control_word |= used_.control_word(own);
   const std::uint32_t agreed = collective_.all_reduce(control_word, range_.floats.offset, range_.floats.count);
-  reduced_ = std::chrono::steady_clock::now();
+  reduced_ = time_now();
   const std::vector<bool>& used = used_.agree(agreed, own);
   if ((agreed & (control::kNan | control::kInfinite)) != 0) return agreed;
   const std::vector<job::Optimizer> now = settings();

@@ -6,15 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "worker/torch/clock.hpp"
+
 namespace sgd::worker {
-namespace {
-
-TimePoint now() {
-  return std::chrono::steady_clock::now();
-}
-
-}  // namespace
-
 PhaseStream::PhaseStream(const PhaseSettings& settings, std::shared_ptr<PassBatches> source,
                          MetricsAccumulator& metrics, BeforeBatch before, AfterBatch after)
     : settings_(settings),
@@ -23,7 +17,7 @@ PhaseStream::PhaseStream(const PhaseSettings& settings, std::shared_ptr<PassBatc
       before_(std::move(before)),
       after_(std::move(after)),
       batches_(settings.batches),
-      started_(now()),
+      started_(time_now()),
       batch_started_(started_),
       waited_before_(waited()) {}
 
@@ -57,13 +51,13 @@ Batch PhaseStream::give() {
   info_.is_last = ends_after(batches_ + 1) || (settings_.batches_max == 0 && source_->is_last());
   pending_ = true;
   Batch batch = settings_.device.moved(source_->take());
-  given_ = now();
+  given_ = time_now();
   return batch;
 }
 
 /// A turn of the others.
 void PhaseStream::idle() {
-  given_ = now();
+  given_ = time_now();
   source_->advance();
   interrupted_ = !after_(BatchMetrics{0, {}});
 }
@@ -81,7 +75,7 @@ void PhaseStream::add(const BatchMetrics& metrics) {
   source_->advance();
   ++batches_;
   samples_ += metrics.num_samples;
-  const TimePoint time = now();
+  const TimePoint time = time_now();
   const Duration all = waited();
   timer_.add(time - batch_started_);
   own_timer_.add(time - batch_started_ - (all - std::exchange(waited_before_, all)));

@@ -1,4 +1,5 @@
 #include "worker/torch/rank_process.hpp"
+#include "worker/torch/clock.hpp"
 #include "worker/torch/error_report.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/function_run.hpp"
@@ -27,6 +28,7 @@
 #include "worker/collective/watched_collective.hpp"
 #include "worker/link/client.hpp"
 #include "worker/torch/device.hpp"
+#include "worker/torch/device_library.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -128,7 +130,7 @@ int connect_and_train(const Preloaded& preloaded, const char* path, const char* 
   try {
     Result<ReceivedAssignment> received = link->next_assignment(kAssignmentDeadline);
     if (!received) throw EnvironmentError(received.error().message);
-    const TimePoint assigned = std::chrono::steady_clock::now();
+    const TimePoint assigned = time_now();
     target.run_dir = received.value().assignment.run_dir;
     target.rank = received.value().assignment.rank;
     code = train(*link, received.value(), preloaded, assigned);

@@ -5,19 +5,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include "worker/torch/clock.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/operator_save.hpp"
 #include "worker/torch/state_mirror.hpp"
 
 namespace sgd::worker {
-namespace {
-
-TimePoint time_now() {
-  return std::chrono::steady_clock::now();
-}
-
-}  // namespace
-
 Saver::Saver(const SaverSetup& setup) : setup_(setup), last_save_(time_now()) {
   if (setup_.assignment.rank != 0) return;
   CheckpointTarget target;

@@ -35,7 +35,7 @@ void check_name(const char* kind, const std::string& name) {
 job::Scheduler read_scheduler(const job::JobSpec& job, const nlohmann::json& settings) {
   nlohmann::json resolved = job.resolved;
   resolved["training"]["scheduler"] = settings;
-  const job::LoadResult loaded = job::load_resolved(resolved, registered_types().properties);
+  const job::LoadResult loaded = job::load_resolved(resolved, registered_properties());
   if (loaded.job) return loaded.job->training->scheduler.value();
   std::string errors;
   for (const Diagnostic& item : loaded.diagnostics.items)

@@ -12,6 +12,7 @@
 #include "worker/plugin/registered.hpp"
 #include "worker/torch/datasets.hpp"
 #include "worker/torch/device.hpp"
+#include "worker/torch/device_library.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/models.hpp"
 #include "worker/torch/worker_job.hpp"

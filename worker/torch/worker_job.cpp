@@ -26,12 +26,12 @@ job::JobSpec job_of(job::LoadResult loaded) {
 
 job::JobSpec read_worker_job(const nlohmann::json& resolved) {
   // With plug-ins that are not loaded yet their types are unknown, and pass.
-  const nlohmann::json own = has_registered() ? registered_types().properties : nlohmann::json();
+  const nlohmann::json own = has_registered() ? registered_properties() : nlohmann::json();
   job::JobSpec job = job_of(job::load_resolved(resolved, resolved.contains("plugins") ? nlohmann::json() : own));
   if (!job.training) throw ConfigurationError("the job has no \"training\"");
   if (job.plugins.empty()) return job;
   if (Status loaded = load_plugins(job.plugins); !loaded) throw ConfigurationError(loaded.error().message);
-  return job_of(job::load_resolved(resolved, registered_types().properties));
+  return job_of(job::load_resolved(resolved, registered_properties()));
 }
 
 nlohmann::json data_settings(const job::Training& training) {
