@@ -5,19 +5,13 @@
 #include <fmt/format.h>
 
 #include "launcher/storage/agent_state_fields.hpp"
+#include "launcher/storage/read_row.hpp"
 
 namespace sgd::storage {
 namespace {
 
 /// What a rank has said may be as deep as a message, and lies deeper here.
 constexpr int kDepth = codec::kDepthMax + 16;
-
-template <class T>
-Status read_agent_row(const StateRow& row, T& out) {
-  const auto json = codec::parse_object(row.text, kDepth);
-  if (!json) return Error{fmt::format("{} {}: {}", row.kind, row.id, json.error().message)};
-  return codec::read(json.value(), fmt::format("{} {}", row.kind, row.id), out);
-}
 
 }  // namespace
 
@@ -34,7 +28,7 @@ Result<core::SavedAgent> decode_agent(const std::vector<StateRow>& rows) {
     if (row.kind != "agent" && row.kind != "run") return Error{fmt::format("unknown kind of state \"{}\"", row.kind)};
     is_whole |= row.kind == "agent";
     const Status status =
-        row.kind == "agent" ? read_agent_row(row, saved.state) : read_agent_row(row, saved.runs[row.id]);
+        row.kind == "agent" ? read_row(row, kDepth, saved.state) : read_row(row, kDepth, saved.runs[row.id]);
     if (!status) return status.error();
   }
   if (!is_whole) return Error{"the state of no agent"};

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "launcher/storage/coordinator_state_fields.hpp"
+#include "launcher/storage/read_row.hpp"
 
 namespace sgd::storage {
 namespace {
@@ -37,23 +38,12 @@ struct ExperimentEntry {
 // A new field belongs into encode_state() and decode_state() first, and then into the number here.
 static_assert(boost::pfr::tuple_size_v<CoordinatorState> == 10);
 
-Result<Json> parse(const StateRow& row) {
-  // A saved job is as deep as one in a message.
-  auto json = codec::parse_object(row.text, codec::kDepthMax);
-  if (!json) return Error{fmt::format("{} {}: {}", row.kind, row.id, json.error().message)};
-  return json;
-}
+/// A saved job is as deep as one in a message.
+constexpr int kRowDepth = codec::kDepthMax;
 
 /// Of a trial's row: in the order of the trials.
 std::string row_of_trial(const RunId& experiment, tune::TrialId trial) {
   return fmt::format("{}.{:09}", experiment, trial);
-}
-
-template <class T>
-Status read_row(const StateRow& row, T& out) {
-  const auto json = parse(row);
-  if (!json) return json.error();
-  return codec::read(json.value(), fmt::format("{} {}", row.kind, row.id), out);
 }
 
 }  // namespace
@@ -108,7 +98,7 @@ Status read_trial(const StateRow& row, std::map<RunId, core::ExperimentState>& e
   const char* end = row.id.data() + row.id.size();
   if (dot == std::string::npos || std::from_chars(row.id.data() + dot + 1, end, trial).ptr != end)
     return Error{fmt::format("\"{}\" is no trial", row.id)};
-  return read_row(row, experiments[row.id.substr(0, dot)].trials_[trial]);
+  return read_row(row, kRowDepth, experiments[row.id.substr(0, dot)].trials_[trial]);
 }
 
 }  // namespace
@@ -119,17 +109,17 @@ Result<CoordinatorState> decode_state(const std::vector<StateRow>& rows) {
   for (const StateRow& row : rows) {
     Status status;
     if (row.kind == "node" || row.kind == "lost") {
-      status = read_row(row, (row.kind == "node" ? state.nodes_ : state.lost_)[row.id]);
+      status = read_row(row, kRowDepth, (row.kind == "node" ? state.nodes_ : state.lost_)[row.id]);
     } else if (row.kind == "standing") {
-      status = read_row(row, state.conditions_[row.id]);
+      status = read_row(row, kRowDepth, state.conditions_[row.id]);
     } else if (row.kind == "run") {
       RunEntry entry;
-      status = read_row(row, entry);
+      status = read_row(row, kRowDepth, entry);
       if (status) state.runs_.emplace(row.id, core::RunMachine(std::move(entry.machine)));
       state.tickets_[row.id] = std::move(entry.ticket);
     } else if (row.kind == "experiment") {
       ExperimentEntry entry;
-      status = read_row(row, entry);
+      status = read_row(row, kRowDepth, entry);
       entry.machine.trials_.merge(experiments[row.id].trials_);
       experiments[row.id] = std::move(entry.machine);
       state.tickets_[row.id] = std::move(entry.ticket);
@@ -137,7 +127,7 @@ Result<CoordinatorState> decode_state(const std::vector<StateRow>& rows) {
       status = read_trial(row, experiments);
     } else if (row.kind == "rest") {
       SavedRest rest;
-      status = read_row(row, rest);
+      status = read_row(row, kRowDepth, rest);
       std::tie(state.time_to_be_back_, state.finished_, state.finished_trials_, state.submissions_) =
           std::tie(rest.time_to_be_back, rest.finished, rest.finished_trials, rest.submissions);
     } else {

@@ -9,7 +9,6 @@
 #include <utility>
 
 namespace sgd::worker {
-namespace {}  // namespace
 
 void populate_pages(std::span<std::byte> bytes) {
   const std::size_t length = (bytes.size() + kPageBytes - 1) / kPageBytes * kPageBytes;

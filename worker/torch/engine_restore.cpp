@@ -1,6 +1,5 @@
 // What the engine's state is, where it comes from at the beginning, and how it goes back.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <stdexcept>
 #include <utility>

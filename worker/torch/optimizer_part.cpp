@@ -1,7 +1,6 @@
 #include "worker/torch/optimizer_part.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <stdexcept>
 #include <utility>

@@ -1,6 +1,5 @@
 #include "worker/torch/phase_stream.hpp"
 
-#include <chrono>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -9,6 +8,7 @@
 #include "worker/torch/clock.hpp"
 
 namespace sgd::worker {
+
 PhaseStream::PhaseStream(const PhaseSettings& settings, std::shared_ptr<PassBatches> source,
                          MetricsAccumulator& metrics, BeforeBatch before, AfterBatch after)
     : settings_(settings),

@@ -1,7 +1,6 @@
 #include "worker/torch/saver.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <stdexcept>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "worker/torch/state_mirror.hpp"
 
 namespace sgd::worker {
+
 Saver::Saver(const SaverSetup& setup) : setup_(setup), last_save_(time_now()) {
   if (setup_.assignment.rank != 0) return;
   CheckpointTarget target;
