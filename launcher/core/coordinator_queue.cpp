@@ -40,14 +40,15 @@ std::map<RunId, int> Coordinator::offer_capacity(TimePoint now, CoordinatorComma
     for (const NodeId& node : changed_nodes_)
       if (nodes_.contains(node)) run->on_view(now, node, view_of(node), out);
   std::set<RunId> waiting;
-  for (const QueueTurn& turn : plan.turns) {
+  for (QueueTurn& turn : plan.turns) {
     Offer offer;
-    for (const NodePlace& place : turn.placement.nodes) offer.nodes[place.node] = view_of(place.node);
-    offer.placement = turn.placement;
-    offer.reason = turn.reason;
+    for (const NodePlace& place : turn.placement.nodes)
+      offer.nodes.emplace_hint(offer.nodes.end(), place.node, view_of(place.node));
+    offer.placement = std::move(turn.placement);
+    offer.reason = std::move(turn.reason);
     offer.fits_idle = turn.fits_idle;
     waiting.insert(turn.run);
-    runs_.at(turn.run).on_capacity(now, offer, out);
+    runs_.at(turn.run).on_capacity(now, std::move(offer), out);
   }
   for (const auto& [id, run] : live_)
     if (!waiting.contains(id) && run->wants_capacity()) run->on_capacity(now, Offer(), out);
@@ -61,7 +62,7 @@ bool Coordinator::offer_growth(TimePoint now, const std::map<RunId, int>& growth
     Offer offer;
     offer.growth = workers;
     if (const auto run = live_.find(id); run != live_.end() && !run->second->waits_for_room())
-      run->second->on_capacity(now, offer, out);
+      run->second->on_capacity(now, std::move(offer), out);
   }
   if (growth.empty()) return false;
   note_all_touched();

@@ -61,21 +61,20 @@ RunMachine::RunMachine(RunDefinition definition, TimePoint now, bool files_trave
 
 // ---- placing and starting ----
 
-void RunMachine::on_capacity(TimePoint now, const Offer& offer, CoordinatorCommands& out) {
+void RunMachine::on_capacity(TimePoint now, Offer offer, CoordinatorCommands& out) {
   if (finished()) return;
-  offered_ = offer;
   looks_for_room_ = false;
-  for (const auto& [node, view] : offer.nodes) {
-    addresses_[node] = view.address;
-    views_[node] = view;
-  }
+  for (const auto& [node, view] : offer.nodes) addresses_.insert_or_assign(addresses_.end(), node, view.address);
+  offer.nodes.merge(views_);  // What was known of the others.
+  views_ = std::move(offer.nodes);
   if (waits_for_room()) {
     is_queued_ = offer.fits_idle;
     if (offer.fits_idle) placeless_since_.reset();
     if (!offer.fits_idle && !placeless_since_) placeless_since_ = now;
-    placement_ = offer.placement;
-    if (placement_.world_size > 0) start_generation(now, out);
+    placement_ = std::move(offer.placement);
   }
+  offered_ = {{}, {}, std::move(offer.reason), offer.fits_idle, offer.growth};
+  if (waits_for_room() && placement_.world_size > 0) start_generation(now, out);
   if (is_ready_to_count()) wait_for_slots(now, out);
   consider_leaving(out);
   consider_growth(now, out);
@@ -134,23 +133,21 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   exchange_.reset(placement_.world_size);
   reducer_.reset(placement_.world_size);
   outcome_.results = nullptr;  // Of ranks that may not be there any more.
-  // A node that is no part of the run any more ends its keeper.
-  for (const auto& [node, record] : nodes_) {
-    const auto same = [&](const NodePlace& place) { return place.node == node; };
-    if (std::none_of(placement_.nodes.begin(), placement_.nodes.end(), same))
-      send_desired(node, record, cluster::Want::kGone, out);
-  }
-  nodes_.clear();
+  const std::map<NodeId, NodeRecord> former = std::exchange(nodes_, {});
   ranks_.clear();
-  ranks_started_ = ranks_exited_ = nodes_cleared_ = 0;
+  ranks_started_ = ranks_exited_ = ranks_ready_ = ranks_stepped_ = nodes_cleared_ = 0;
   for (std::size_t index = 0; index < placement_.nodes.size(); ++index) {
     const NodePlace& place = placement_.nodes[index];
-    nodes_[place.node] = NodeRecord{static_cast<int>(index), place.ranks, false, false};
-    for (const Rank rank : place.ranks) ranks_[rank].node = place.node;
+    nodes_.emplace_hint(nodes_.end(), place.node, NodeRecord{static_cast<int>(index), place.ranks, false, false});
+    for (const Rank rank : place.ranks) ranks_.emplace_hint(ranks_.end(), rank, RankRecord{})->second.node = place.node;
   }
+  // A node that is no part of the run any more ends its keeper.
+  for (const auto& [node, record] : former)
+    if (!nodes_.contains(node)) send_desired(node, record, cluster::Want::kGone, out);
   SGD_ASSERT(static_cast<int>(ranks_.size()) ==
              placement_.world_size);  // Else the others would wait for a rank for ever.
-  std::erase_if(views_, [this](const auto& view) { return !nodes_.contains(view.first); });
+  if (views_.size() > nodes_.size())  // Each of them has one.
+    std::erase_if(views_, [this](const auto& view) { return !nodes_.contains(view.first); });
   outcome_.world_size = placement_.world_size;
   recovery_.started(now);
   if (generation_ == 1)
@@ -233,9 +230,12 @@ cluster::DesiredRun RunMachine::desired_run(cluster::Want want) const {
   return desired;
 }
 
-void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, cluster::DesiredRun desired,
+/// The order is made in its place among the commands: there may be ten thousand of them.
+void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, const cluster::DesiredRun& all,
                               CoordinatorCommands& out) {
   touched_.insert(node);
+  auto& command = out.emplace_back(std::in_place_type<SendToAgent>, node, all);
+  auto& desired = std::get<cluster::DesiredRun>(std::get<SendToAgent>(command).message);
   // An agent that ends does not wait for ranks that start elsewhere, if they do at all; nor does a keeper for those of
   // a run that is paused, perhaps for good.
   const auto view = views_.find(node);
@@ -249,7 +249,6 @@ void RunMachine::send_desired(const NodeId& node, const NodeRecord& record, clus
   desired.node_rank = record.node_rank;
   const auto keeper_from = keepers_from_.find(node);
   if (keeper_from != keepers_from_.end()) desired.keeper_from = keeper_from->second;
-  out.push_back(SendToAgent{node, std::move(desired)});
 }
 
 bool RunMachine::is_news(const cluster::HeldRun& held) const {
@@ -438,34 +437,6 @@ bool RunMachine::decided(TimePoint now) const {
 bool RunMachine::is_live() const {
   return phase_ == RunPhase::kStarting || phase_ == RunPhase::kRunning || phase_ == RunPhase::kLeaving ||
          phase_ == RunPhase::kStopping;
-}
-
-bool RunMachine::all_exited() const {
-  return !ranks_.empty() && ranks_exited_ == ranks_.size();
-}
-
-bool RunMachine::all_cleared() const {
-  return !nodes_.empty() && nodes_cleared_ == nodes_.size();
-}
-
-bool RunMachine::all_started() const {
-  return ranks_started_ == ranks_.size();
-}
-
-void RunMachine::end_rank(RankRecord& rank) {
-  if (!std::exchange(rank.exited, true)) ++ranks_exited_;
-}
-
-void RunMachine::clear_node(NodeRecord& node) {
-  if (!std::exchange(node.cleared, true)) ++nodes_cleared_;
-}
-
-void RunMachine::clear_none_but_lost() {
-  nodes_cleared_ = 0;
-  for (auto& [id, node] : nodes_) {
-    node.cleared = node.lost;
-    if (node.lost) ++nodes_cleared_;
-  }
 }
 
 RunMachine::RankRecord* RunMachine::find(Rank rank) {

@@ -54,11 +54,11 @@ class RunMachine : private RunState {
 
   /// `files_travel`: as in CoordinatorSettings.
   RunMachine(RunDefinition definition, TimePoint now, bool files_travel = false);
-  explicit RunMachine(State state) : State(std::move(state)) {}
+  explicit RunMachine(State state) : State(std::move(state)) { count_ranks(); }
   [[nodiscard]] const State& state() const { return *this; }
 
   /// What it may have now; for one that waits, may grow or wants it: after every event that may have changed slots.
-  void on_capacity(TimePoint now, const Offer& offer, CoordinatorCommands& out);
+  void on_capacity(TimePoint now, Offer offer, CoordinatorCommands& out);
   /// A node has changed; one that the run does not hold is nothing to it.
   void on_view(TimePoint now, const NodeId& node, const NodeView& view, CoordinatorCommands& out);
   /// This run is to give up what it has on `node`, now: its ranks save and end, and no retry is used.
@@ -142,7 +142,7 @@ class RunMachine : private RunState {
   void note_resize(TimePoint now, const Placement& before, Leave left, CoordinatorCommands& out);
   void send_desired(cluster::Want want, CoordinatorCommands& out);
   void send_desired(const NodeId& node, const NodeRecord& record, cluster::Want want, CoordinatorCommands& out);
-  void send_desired(const NodeId& node, const NodeRecord& record, cluster::DesiredRun desired,
+  void send_desired(const NodeId& node, const NodeRecord& record, const cluster::DesiredRun& all,
                     CoordinatorCommands& out);
   [[nodiscard]] cluster::DesiredRun desired_run(cluster::Want want) const;
   void decide(TimePoint now, CoordinatorCommands& out);
@@ -182,6 +182,16 @@ class RunMachine : private RunState {
   [[nodiscard]] std::vector<std::string> checkpoints_to_try() const;
   [[nodiscard]] bool is_same_shape() const;
   [[nodiscard]] bool is_bit_exact() const;
+
+  // run_machine_counts.cpp
+  [[nodiscard]] bool all_exited() const;
+  [[nodiscard]] bool all_cleared() const;
+  [[nodiscard]] bool all_started() const;
+  void count_ranks();
+  void set_phase(RankRecord& rank, RankPhase phase);
+  void end_rank(RankRecord& rank);
+  void clear_node(NodeRecord& node);
+  void clear_none_but_lost();
 
   // run_machine_gpus.cpp
   void note_gpu_fault(const Failure& cause, CoordinatorCommands& out);
@@ -249,12 +259,6 @@ class RunMachine : private RunState {
     return phase_ == RunPhase::kWaiting && start_at_capacity_ && !wait_until_ && !is_queued_ && !is_paused_;
   }
   [[nodiscard]] int slots_of(const NodeRecord& node) const;
-  [[nodiscard]] bool all_exited() const;
-  [[nodiscard]] bool all_cleared() const;
-  [[nodiscard]] bool all_started() const;
-  void end_rank(RankRecord& rank);
-  void clear_node(NodeRecord& node);
-  void clear_none_but_lost();
   [[nodiscard]] bool is_training() const { return definition_.job.training.has_value(); }
   [[nodiscard]] RankRecord* find(Rank rank);
 };

@@ -94,7 +94,7 @@ void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::Wo
   const bool is_first = rank->pid == 0 && started.pid != 0 && ++ranks_started_ == 1;
   rank->pid = started.pid;
   rank->gpus = started.gpus;
-  rank->phase = RankPhase::kStarted;
+  set_phase(*rank, RankPhase::kStarted);
   record({{"event", "worker_started"},
           {"generation", generation_},
           {"rank", started.rank},
@@ -266,14 +266,12 @@ void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, Coor
   RankRecord* rank = find(ready.rank);
   if (rank == nullptr || rank->exited || rank->phase == RankPhase::kReady || rank->phase == RankPhase::kStepping)
     return;
-  rank->phase = RankPhase::kReady;
+  set_phase(*rank, RankPhase::kReady);
   rank->heartbeat.step = ready.ready.step;
   record({{"event", "worker_ready"}, {"generation", generation_}, {"rank", ready.rank}, {"step", ready.ready.step}},
          out);
   recovery_.ready(now, ready.ready);
-  const bool all = std::all_of(ranks_.begin(), ranks_.end(), [](const auto& other) {
-    return other.second.phase == RankPhase::kReady || other.second.phase == RankPhase::kStepping;
-  });
+  const bool all = ranks_ready_ == ranks_.size();
   has_state_ |= !is_training();
   // A command runs from its exec on.
   if (!all || (is_training() ? phase_ != RunPhase::kStarting : !is_live())) return;
@@ -299,12 +297,12 @@ void RunMachine::on_ready(TimePoint now, const cluster::WorkerReady& ready, Coor
 void RunMachine::on_first_step(TimePoint now, const cluster::WorkerFirstStep& step, CoordinatorCommands& out) {
   RankRecord* rank = find(step.rank);
   if (rank == nullptr || rank->exited || rank->first_step >= 0) return;
-  rank->phase = RankPhase::kStepping;
+  set_phase(*rank, RankPhase::kStepping);
   rank->first_step = step.step;
+  ++ranks_stepped_;
   rank->heartbeat.step = std::max(rank->heartbeat.step, step.step);
   note_step(step.step);
-  for (const auto& [other, record] : ranks_)
-    if (record.first_step < 0) return;
+  if (ranks_stepped_ < ranks_.size()) return;
   record({{"event", "first_step"},
           {"generation", generation_},
           {"step", step.step},
@@ -322,7 +320,7 @@ void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::Wor
   RankRecord* rank = find(exited.rank);
   if (rank == nullptr || rank->exited) return;
   end_rank(*rank);
-  rank->phase = RankPhase::kExited;
+  set_phase(*rank, RankPhase::kExited);
   note_step(exited.step);
   Event event = {{"event", "worker_exited"},
                  {"generation", generation_},

@@ -170,11 +170,8 @@ void RunMachine::wait_for_slots(TimePoint now, CoordinatorCommands& out) {
 /// Training on a drained node moves at its next boundary; a command has none, and stays.
 void RunMachine::consider_leaving(CoordinatorCommands& out) {
   if (phase_ != RunPhase::kRunning || !is_training() || stop_ || leave_ != Leave::kNo) return;
-  for (const auto& [node, record] : nodes_) {
-    const auto view = views_.find(node);
-    const bool is_drained = view != views_.end() && view->second.is_drained;
-    if (is_drained && !record.lost) return leave_at_boundary(node + " is drained", out);
-  }
+  for (const auto& [node, view] : views_)
+    if (view.is_drained && nodes_.contains(node)) return leave_at_boundary(node + " is drained", out);
 }
 
 /// Below num_workers and with room for more: the ranks are asked to leave, at the next boundary or now.
@@ -225,7 +222,7 @@ void RunMachine::lose_node(TimePoint now, const NodeId& node, const std::string&
   if (!is_live()) return;
   for (const Rank rank : lost.ranks) {
     end_rank(ranks_.at(rank));
-    ranks_.at(rank).phase = RankPhase::kExited;
+    set_phase(ranks_.at(rank), RankPhase::kExited);
   }
   add_failure(now, node_failure(node, reason, silent_s));
 }

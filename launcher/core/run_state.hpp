@@ -94,6 +94,8 @@ struct RunState {
   // Counted, since a run of ten thousand ranks asks after each of their facts:
   std::size_t ranks_started_ = 0;
   std::size_t ranks_exited_ = 0;
+  std::size_t ranks_ready_ = 0;    ///< Ready, or making steps.
+  std::size_t ranks_stepped_ = 0;  ///< Have made their first step, alive or not.
   std::size_t nodes_cleared_ = 0;
   bool has_cleared_ = false;  ///< No rank is left, and none has started since: what ends now is keepers.
   ExchangeTable exchange_;

@@ -13,6 +13,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -226,6 +227,15 @@ def watch(cluster, runs):
             cluster.total("lost") - lost)
 
 
+def recover(cluster, runs, ranks):
+    """Seconds from the death of the ranks of one node until all ranks of the run have started again."""
+    cluster.longest_hold()
+    began = time.time()
+    cluster.agents[0].process.send_signal(signal.SIGUSR1)
+    wait_for(lambda: cluster.started(runs) >= 2 * ranks, LIMIT_S, f"{ranks} ranks to be started again")
+    return max(event["time"] for event in cluster.events(runs, "worker_started")) - began
+
+
 def storm(cluster):
     """(seconds from the kill to all connected again, of these to listening, attempts that failed)"""
     failures, connections = cluster.total("failures"), cluster.total("connections")
@@ -300,6 +310,8 @@ def measure(cluster, report):
     report("longest hold of the event loop while they came", f"{cluster.longest_hold():.1f} ms", "<= 20 ms")
     big, seconds = cluster.launch(ranks, 1)
     report(f"one job of {ranks} ranks", f"{ranks / seconds:,.0f} ranks/s ({seconds:.2f} s)", ">= 5,000")
+    report("longest hold of the event loop by that", f"{cluster.longest_hold():.1f} ms", "<= 20 ms")
+    report(f"a rank of it is killed, until all {ranks} have started again", f"{recover(cluster, big, ranks):.2f} s", "")
     report("longest hold of the event loop by that", f"{cluster.longest_hold():.1f} ms", "<= 20 ms")
     beats, share, deaths, lost = watch(cluster, big)
     report(f"heartbeats over {options.seconds:g} s", f"{beats:,.0f} /s", "")

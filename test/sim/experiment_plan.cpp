@@ -63,6 +63,23 @@ Json draw_job(Chance& chance, int slots) {
   return job;
 }
 
+/// A run at work that has room to grow whenever a trial ends.
+void make_growing(Chance& chance, RunPlan& run, int slots) {
+  job::JobSpec& job = run.definition.job;
+  if (!job.training) return;
+  job.num_workers = std::min(slots, 8);
+  job.min_workers = 1;
+  job.elastic_start = true;
+  job.placement = {};
+  job.training->batch_size = std::max<std::int64_t>(job.training->batch_size, job.num_workers);
+  job.training->epochs = 8;
+  job.recovery.scale_up = "checkpoint";
+  job.recovery.cooldown = chance.spread_between(milliseconds(10), seconds(1));
+  job.recovery.max_failures = job::kUnlimited;
+  job.resolved.edit()["recovery"]["scale_up"] = job.recovery.scale_up;
+  run.submit_after = Duration{0};
+}
+
 }  // namespace
 
 void draw_experiments(Plan& plan) {
@@ -94,6 +111,7 @@ void draw_experiments(Plan& plan) {
   if (job.at("tune").at("scheduler").at("type") == "pbt")
     plan.per_minute[static_cast<std::size_t>(Fault::kDamageCheckpoint)] = 0;
   if (chance.with(0.6)) plan.runs.resize(1);
+  if (chance.with(0.5)) make_growing(chance, plan.runs.front(), slots);
   if (chance.with(0.5)) plan.settings.finished_max = static_cast<std::size_t>(chance.between(0, 2));
   plan.settings.finished_trials_max = std::min(plan.settings.finished_max, plan.settings.finished_trials_max);
 }

@@ -3,7 +3,8 @@
 //   cluster_agents agents ADDRESS STATE_DIR IDENTITIES FIRST COUNT SLOTS VALUE_BYTES
 //     COUNT agents named node-00000.. from FIRST on, each with a certificate of the authority in STATE_DIR, of which
 //     only the key is used; identities are made in the folder IDENTITIES. Each rank gives a value of VALUE_BYTES to an
-//     exchange when it starts (0: none). A line of JSON on standard output ten times a second.
+//     exchange when it starts (0: none). A line of JSON on standard output ten times a second. SIGUSR1 kills the ranks
+//     of one node.
 //   cluster_agents submit ADDRESS IDENTITY JOB TIMES
 //     submits the resolved job TIMES times over one connection: a line per run, then {"submit_s":...}.
 //   cluster_agents stop ADDRESS IDENTITY    stops every live run at once
@@ -15,7 +16,9 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -26,6 +29,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include "common/json/nlohmann.hpp"
@@ -71,6 +75,7 @@ class Agents {
         ca_(open_ca(state_dir)),
         start_timer_(io_),
         tell_timer_(io_),
+        kill_(io_, SIGUSR1),
         input_(io_, ::dup(STDIN_FILENO)) {}
 
   void run(int first, int count) {
@@ -78,6 +83,7 @@ class Agents {
     start_next();
     tell();
     wait_end();
+    wait_kill();
     io_.run();
   }
 
@@ -143,6 +149,14 @@ class Agents {
                       [](const boost::system::error_code&) { std::_Exit(0); });
   }
 
+  void wait_kill() {
+    kill_.async_wait([this](const boost::system::error_code& error, int) {
+      if (error) return;
+      (void)std::any_of(agents_.begin(), agents_.end(), [](const auto& agent) { return agent->kill_ranks(); });
+      wait_kill();
+    });
+  }
+
   boost::asio::io_context io_{1};
   net::ReadBuffer buffer_;
   net::Address coordinator_;
@@ -155,6 +169,7 @@ class Agents {
   std::size_t started_ = 0;
   boost::asio::steady_timer start_timer_;
   boost::asio::steady_timer tell_timer_;
+  boost::asio::signal_set kill_;
   boost::asio::posix::stream_descriptor input_;
 };
 

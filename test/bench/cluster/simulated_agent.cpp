@@ -96,6 +96,12 @@ void SimulatedAgent::play(const RunId& run, const keeper::ToKeeper& order) {
   }
 }
 
+bool SimulatedAgent::kill_ranks() {
+  const long before = counts_.ranks_ended;
+  for (auto& [run, played] : runs_) end_ranks(run, played, SIGKILL);
+  return counts_.ranks_ended > before;
+}
+
 /// As a rank does it over its link.
 void SimulatedAgent::exchange(const RunId& run, const keeper::Spawn& spawn) {
   const auto connection = static_cast<core::ConnectionId>(last_pid_);

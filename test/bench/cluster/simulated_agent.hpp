@@ -41,6 +41,8 @@ class SimulatedAgent {
                  std::size_t value_bytes = 0);
 
   void start();
+  /// False: it has none.
+  bool kill_ranks();
 
  private:
   /// What a run's keeper would have running.

@@ -185,3 +185,28 @@ TEST_CASE("all nodes of a start are told one job, not a copy each") {
     CHECK(other->node_rank != first->node_rank);
   }
 }
+
+TEST_CASE("a state of an older version, which did not count who is ready, goes on when the last rank is") {
+  Bench bench;
+  bench.node("n", 2);
+  bench.submit("run", 2);
+  bench.fact("n", "run", 1, cluster::WorkerStarted{0, 100});
+  bench.fact("n", "run", 2, cluster::WorkerStarted{1, 101});
+  bench.fact("n", "run", 3, cluster::WorkerReady{0, {}});
+  bench.fact("n", "run", 4, cluster::WorkerFirstStep{0, 1});
+  core::CoordinatorState state = bench.coordinator().state();
+  core::RunState run = state.runs_.at("run").state();
+  run.ranks_ready_ = run.ranks_stepped_ = 0;
+  state.runs_.at("run") = core::RunMachine(run);
+  core::Coordinator again({}, std::move(state));
+  const auto tell = [&](std::int64_t sequence, cluster::FactBody body) {
+    core::CoordinatorCommands out;
+    again.on(TimePoint{1h}, core::coordinator_event::FromAgent{"n", cluster::Fact{1, sequence, "run", 1, std::move(body),
+                                                                                  run.generation_uid_}}, out);
+  };
+  tell(5, cluster::WorkerReady{1, {}});
+  CHECK(again.snapshot(TimePoint{1h}, "run")->phase == core::RunPhase::kRunning);
+  CHECK_FALSE(again.state().runs_.at("run").state().was_started_);
+  tell(6, cluster::WorkerFirstStep{1, 1});
+  CHECK(again.state().runs_.at("run").state().was_started_);
+}
