@@ -214,7 +214,7 @@ void Coordinator::on_fact(TimePoint now, const NodeId& node, Node& known, const 
     const auto left = known.leftovers.find(fact.run);
     if (left != known.leftovers.end() && is_end_of(left->second, fact, verdict)) {
       known.leftovers.erase(left);
-      capacity_changed_ = true;
+      note_node_changed();
     }
   }
   out.push_back(coordinator_command::SendToAgent{node, cluster::FactAck{fact.incarnation, known.last_fact}});

@@ -117,6 +117,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void carry_out(TimePoint now, const TrialOrders& orders, CoordinatorCommands& out);
 
   // coordinator_nodes.cpp
+  void note_node_changed();
   void on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message, CoordinatorCommands& out);
   void on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
   static Leftover leftover(const RunMachine& run, int workers);
@@ -154,10 +155,12 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void note_starts(const QueuePlan& plan);
   [[nodiscard]] Demand demand_of(const RunMachine& run) const;
   [[nodiscard]] bool tells_of_left_out(const NodeId& node, const cluster::FactBody& body) const;
-  [[nodiscard]] QueueState queue_state(TimePoint now, bool asks_for_labels = false) const;
+  [[nodiscard]] QueueState queue_state(TimePoint now, bool with_labels = false) const;
   [[nodiscard]] NodeView view_of(const NodeId& node) const;
   [[nodiscard]] std::map<RunId, Holding> holdings() const;
+  [[nodiscard]] NodeOffers make_offers(bool with_labels) const;
   [[nodiscard]] Capacities capacities(const std::map<RunId, Holding>& holdings, bool with_labels) const;
+  [[nodiscard]] bool asks_for_labels() const;
   [[nodiscard]] std::vector<RunMachine*> least_important_first() const;
 };
 static_assert(sizeof(Coordinator) == sizeof(CoordinatorState) + sizeof(CoordinatorIndex),

@@ -46,6 +46,12 @@ std::optional<coordinator_command::RefuseAgent> Coordinator::refusal(TimePoint n
   return coordinator_command::RefuseAgent{arrived->node, state->incarnation, std::move(reason)};
 }
 
+/// What it has, or what is left on it, is another: that counts for all who wait.
+void Coordinator::note_node_changed() {
+  offers_.reset();
+  capacity_changed_ = true;
+}
+
 void Coordinator::on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message,
                            CoordinatorCommands& out) {
   if (const auto* state = std::get_if<cluster::NodeState>(&message)) return on_state(now, node, *state, out);
@@ -75,7 +81,7 @@ Coordinator::Node* Coordinator::find_sender(TimePoint now, const NodeId& node, C
   note_heard(now, node, back);
   back.is_closed = false;
   back.lost_at.reset();
-  capacity_changed_ = true;
+  note_node_changed();
   changed_nodes_.insert(node);
   note_back(now, node);
   for (auto& [id, run] : runs_)
@@ -101,9 +107,11 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
   const bool is_new = !nodes_.contains(node);
   Node& known = nodes_[node];
   const bool is_back = is_new || known.is_closed || state.is_new_link;
+  offers_.reset();  // What is left of runs may be more.
   // After a restart of this process all nodes say again what is known of them: that concerns nobody.
   if (is_new || known.is_closed || !offers_the_same(known.state, state)) {
-    capacity_changed_ = room_changed_ = true;
+    note_node_changed();
+    room_changed_ = true;
     changed_nodes_.insert(node);
   }
   if (is_new) known.last_fact = state.acknowledged;
@@ -135,7 +143,7 @@ void Coordinator::note_leftovers(const NodeId& node, Node& known, const cluster:
   const auto is_gone = [&](const auto& left) {
     return !held.contains(left.first) && (state.is_new_link || left.second.generation == 0);
   };
-  if (std::erase_if(known.leftovers, is_gone) > 0) capacity_changed_ = true;
+  if (std::erase_if(known.leftovers, is_gone) > 0) note_node_changed();
   for (const cluster::HeldRun& one : state.runs) {
     const auto run = runs_.find(one.run);
     const bool is_known = run != runs_.end();
@@ -169,7 +177,7 @@ void Coordinator::on_closed(TimePoint now, const NodeId& node) {
   if (known == nodes_.end()) return;
   if (!known->second.is_closed) note_flap(now, node);
   known->second.is_closed = true;
-  capacity_changed_ = true;
+  note_node_changed();
   changed_nodes_.insert(node);
 }
 
@@ -238,7 +246,7 @@ void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& rea
                   return a.second.lost_at < b.second.lost_at;
                 })->first);
   for (const auto& [id, run] : live_) run->on_node_lost(now, node, reason, silent_s, out);
-  capacity_changed_ = true;
+  note_node_changed();
 }
 
 /// Of its name the orders stay: whoever drained it does not expect it back at work.
@@ -280,7 +288,7 @@ void Coordinator::end_quarantines(TimePoint now) {
     }
     known.unstable_until.reset();
     id = unstable_.erase(id);
-    capacity_changed_ = true;
+    note_node_changed();
   }
 }
 
@@ -306,7 +314,8 @@ std::string Coordinator::why_not(const NodeId& node, const NodeOrder& order) con
 
 void Coordinator::on_order(TimePoint now, const NodeId& node, const NodeOrder& order, CoordinatorCommands& out) {
   if (!why_not(node, order).empty()) return;
-  capacity_changed_ = room_changed_ = true;
+  note_node_changed();
+  room_changed_ = true;
   changed_nodes_.insert(node);
   switch (order.kind) {
     case NodeOrder::Kind::kDrain:
@@ -427,7 +436,8 @@ void Coordinator::on_nodes_known(TimePoint now, const coordinator_event::NodesKn
     conditions_[one.node] = {one.is_drained, one.slots, {one.flaps.begin(), one.flaps.end()}, one.unstable_until};
     if (one.unstable_until) unstable_.insert(one.node);
   }
-  capacity_changed_ = room_changed_ = true;
+  note_node_changed();
+  room_changed_ = true;
 }
 
 std::vector<NodeSnapshot> Coordinator::nodes() const {

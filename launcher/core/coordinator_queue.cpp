@@ -34,7 +34,11 @@ void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
 std::map<RunId, int> Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
   const auto is_served = [](const auto& run) { return run.second->waits_for_room() || run.second->may_grow(); };
   QueuePlan plan;
-  if (std::any_of(live_.begin(), live_.end(), is_served)) plan = serve_queue(queue_state(now));
+  if (std::any_of(live_.begin(), live_.end(), is_served)) {
+    if (const bool with_labels = asks_for_labels(); !offers_ || (with_labels && !offers_->has_labels))
+      offers_ = make_offers(with_labels);
+    plan = serve_queue(queue_state(now));
+  }
   note_starts(plan);
   for (const auto& [id, run] : live_)
     for (const NodeId& node : changed_nodes_)
@@ -92,13 +96,12 @@ void Coordinator::note_starts(const QueuePlan& plan) {
   }
 }
 
-QueueState Coordinator::queue_state(TimePoint now, bool asks_for_labels) const {
+QueueState Coordinator::queue_state(TimePoint now, bool with_labels) const {
   QueueState state;
   state.now = now;
   state.backfill_limit = settings_.backfill_limit;
   state.holdings = holdings();
-  const auto asks_labels = [](const auto& run) { return !run.second->definition().job.placement.labels.empty(); };
-  state.nodes = capacities(state.holdings, asks_for_labels || std::any_of(live_.begin(), live_.end(), asks_labels));
+  state.nodes = capacities(state.holdings, with_labels || asks_for_labels());
   for (const auto& [id, machine] : live_) {
     const RunMachine& run = *machine;
     if (run.finished()) continue;
@@ -131,32 +134,51 @@ std::map<RunId, Holding> Coordinator::holdings() const {
   return holdings;
 }
 
+bool Coordinator::asks_for_labels() const {
+  return std::any_of(live_.begin(), live_.end(),
+                     [](const auto& run) { return !run.second->definition().job.placement.labels.empty(); });
+}
+
 /// Labels only where somebody asks for one: copying those of ten thousand nodes would be most of the work.
-Capacities Coordinator::capacities(const std::map<RunId, Holding>& holdings, bool with_labels) const {
-  Capacities capacities;
-  capacities.reserve(nodes_.size());
+NodeOffers Coordinator::make_offers(bool with_labels) const {
+  NodeOffers offers;
+  offers.has_labels = with_labels;
+  offers.nodes.reserve(nodes_.size());
   for (const auto& [id, node] : nodes_) {
     const NodeCondition* its = condition(id);
-    NodeCapacity& capacity = capacities.emplace_hint(capacities.end(), id, NodeCapacity{})->second;
+    NodeCapacity& capacity = offers.nodes.emplace_hint(offers.nodes.end(), id, NodeCapacity{})->second;
     capacity.total = {slots_of(node, its), node.state.cpus, node.state.gpus, node.state.memory_bytes};
     capacity.free = capacity.total;
     capacity.counts_cpus = node.state.counts_cpus && (its == nullptr || !its->slots);
     if (with_labels) capacity.labels = node.state.labels;
     capacity.out = why_out(node, its);
-    for (const auto& [run, left] : node.leftovers) {
+    if (!node.leftovers.empty()) offers.with_leftovers.push_back(id);
+  }
+  return offers;
+}
+
+Capacities Coordinator::capacities(const std::map<RunId, Holding>& holdings, bool with_labels) const {
+  const bool are_there = offers_ && (offers_->has_labels || !with_labels);
+  NodeOffers offers = are_there ? *offers_ : make_offers(with_labels);
+  Capacities& capacities = offers.nodes;
+  for (const NodeId& id : offers.with_leftovers)
+    for (const auto& [run, left] : nodes_.at(id).leftovers) {
       // A run that is there again starts its ranks when those before are dead.
       const auto again = holdings.find(run);
       const bool is_there = again != holdings.end() && again->second.workers.contains(id);
-      take(capacity.free, left.per_worker, std::max(left.workers - (is_there ? again->second.workers.at(id) : 0), 0));
+      const int workers = std::max(left.workers - (is_there ? again->second.workers.at(id) : 0), 0);
+      take(capacities.at(id).free, left.per_worker, workers);
     }
-  }
   for (const auto& [run, holding] : holdings) {
-    for (const auto& [node, workers] : holding.workers) {
-      const auto capacity = capacities.find(node);
-      if (capacity != capacities.end()) take(capacity->second.free, holding.per_worker, workers);
+    auto capacity = capacities.end();
+    for (const auto& [node, workers] : holding.workers) {  // Most stand side by side.
+      if (capacity == capacities.end() || capacity->first != node) capacity = capacities.find(node);
+      if (capacity == capacities.end()) continue;
+      take(capacity->second.free, holding.per_worker, workers);
+      ++capacity;
     }
   }
-  return capacities;
+  return std::move(offers.nodes);
 }
 
 /// Ranks have a GPU that another run does without: for that one more may be free than it was offered.

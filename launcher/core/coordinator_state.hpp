@@ -15,6 +15,7 @@
 #include "launcher/core/coordinator_io.hpp"
 #include "launcher/core/experiment.hpp"
 #include "launcher/core/fact_counts.hpp"
+#include "launcher/core/resources.hpp"
 #include "launcher/core/run_machine.hpp"
 
 namespace sgd::core {
@@ -86,6 +87,13 @@ struct CoordinatorState {
   std::int64_t submissions_ = 0;
 };
 
+/// What nodes have, whoever of the runs holds it.
+struct NodeOffers {
+  Capacities nodes;
+  std::vector<NodeId> with_leftovers;  ///< Whose leftovers are not taken off: their run may be there again.
+  bool has_labels = false;
+};
+
 struct CoordinatorIndex {
   CoordinatorSettings settings_;
   /// Of nodes_: when each is looked at next for being silent, so that a heartbeat costs no look at all the others.
@@ -101,6 +109,7 @@ struct CoordinatorIndex {
   std::set<std::pair<TimePoint, RunId>> wakeups_;  ///< Of live_.
   std::map<RunId, TimePoint> wakeup_of_;           ///< Its place in wakeups_.
   std::set<NodeId> changed_nodes_;                 ///< In the event in work: their NodeView is another.
+  std::optional<NodeOffers> offers_;               ///< Of nodes_, while none of them changes.
 };
 
 }  // namespace sgd::core

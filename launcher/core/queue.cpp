@@ -96,8 +96,8 @@ std::string notes(const Demand& demand, const Capacities& nodes) {
 
 class Server {
  public:
-  explicit Server(const QueueState& state)
-      : state_(state), free_(state.nodes), waiting_(in_order(state.waiting, state.holdings)) {
+  explicit Server(QueueState state)
+      : state_(std::move(state)), waiting_(in_order(std::move(state_.waiting), state_.holdings)) {
     const auto is_admitted = [](const WaitingRun& run) { return run.is_admitted; };
     if (std::none_of(waiting_.begin(), waiting_.end(), is_admitted)) return;
     for (const WaitingRun& run : waiting_) {
@@ -125,15 +125,15 @@ class Server {
     turn.run = run.run;
     turn.fits_idle = fits_idle(run);
     turn.startable_since = run.startable_since;
-    turn.rooms.reserve(free_.size());
-    for (const auto& [node, capacity] : free_) {
+    turn.rooms.reserve(state_.nodes.size());
+    for (const auto& [node, capacity] : state_.nodes) {
       const auto kept = kept_.find(node);
       turn.rooms.emplace_hint(turn.rooms.end(), node, kept == kept_.end() ? room(node, capacity, run.demand) : 0);
       if (kept != kept_.end() && room(node, capacity, run.demand) > 0) turn.kept_for = kept->second;
     }
     turn.placement = placement_of(run, turn.rooms);
     if (turn.placement.world_size > 0) {
-      take(free_, run.demand.per_worker, turn.placement);
+      take(state_.nodes, run.demand.per_worker, turn.placement);
       for (const NodePlace& place : turn.placement.nodes)
         placed_[run.run].emplace_back(place.node, static_cast<int>(place.ranks.size()));
       return turn;
@@ -173,7 +173,7 @@ class Server {
 
   /// Had those that passed it never started, nor been started again just now.
   [[nodiscard]] bool could_start(const WaitingRun& run) const {
-    Capacities nodes = free_;
+    Capacities nodes = state_.nodes;
     for (const RunId& passer : run.passed_by) {
       const auto holding = state_.holdings.find(passer);
       if (holding == state_.holdings.end()) continue;
@@ -193,7 +193,7 @@ class Server {
     const auto held = state_.holdings.find(run.run);
     int more = run.demand.num_workers - run.world_size;
     int found = 0;
-    for (auto& [node, capacity] : free_) {
+    for (auto& [node, capacity] : state_.nodes) {
       if (wanted_.contains(node) || more == 0) continue;
       int here = std::min(room(node, capacity, run.demand), more);
       if (run.demand.rules.max_per_node > 0 && held != state_.holdings.end() && held->second.workers.contains(node))
@@ -214,7 +214,7 @@ class Server {
       if (turn.position == 0) continue;
       const Demand& demand = waiting_[index].demand;
       std::int64_t free = 0;
-      for (const auto& [node, capacity] : free_) {  // When those behind it have taken what they got.
+      for (const auto& [node, capacity] : state_.nodes) {  // When those behind it have taken what they got.
         const auto kept = kept_.find(node);
         if (kept == kept_.end() || kept->second == turn.run) free += room(node, capacity, demand);
       }
@@ -225,8 +225,7 @@ class Server {
     }
   }
 
-  const QueueState& state_;
-  Capacities free_;
+  QueueState state_;  ///< What is free on its nodes becomes less as runs are placed.
   std::vector<WaitingRun> waiting_;
   std::set<NodeId> contested_;                                   ///< Of use to runs that have never run, and would fit.
   std::set<NodeId> wanted_;                                      ///< By a run that goes on waiting.
@@ -236,8 +235,8 @@ class Server {
 
 }  // namespace
 
-QueuePlan serve_queue(const QueueState& state) {
-  return Server(state).serve();
+QueuePlan serve_queue(QueueState state) {
+  return Server(std::move(state)).serve();
 }
 
 Explanation explain(QueueState state, const WaitingRun& candidate) {

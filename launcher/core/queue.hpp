@@ -77,7 +77,7 @@ struct QueuePlan {
   std::map<RunId, int> growth;   ///< Workers that a run at work may have more.
 };
 
-[[nodiscard]] QueuePlan serve_queue(const QueueState& state);
+[[nodiscard]] QueuePlan serve_queue(QueueState state);
 
 /// What would become of a run that is not there yet, node by node.
 struct Explanation {

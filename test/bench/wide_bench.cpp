@@ -144,8 +144,9 @@ class Bench {
     const auto known = machine_.state().nodes_.find(node);
     if (known == machine_.state().nodes_.end()) return;
     const std::string what = fmt::format("fact {}", body.index());
-    take(what, core::coordinator_event::FromAgent{node, cluster::Fact{known->second.incarnation, known->second.last_fact + 1,
-                                                                      run_, generation, std::move(body), uid}});
+    take(what,
+         core::coordinator_event::FromAgent{node, cluster::Fact{known->second.incarnation, known->second.last_fact + 1,
+                                                                run_, generation, std::move(body), uid}});
   }
   void take(const std::string& what, const core::CoordinatorEvent& event) {
     core::CoordinatorCommands commands;

@@ -201,8 +201,10 @@ TEST_CASE("a state of an older version, which did not count who is ready, goes o
   core::Coordinator again({}, std::move(state));
   const auto tell = [&](std::int64_t sequence, cluster::FactBody body) {
     core::CoordinatorCommands out;
-    again.on(TimePoint{1h}, core::coordinator_event::FromAgent{"n", cluster::Fact{1, sequence, "run", 1, std::move(body),
-                                                                                  run.generation_uid_}}, out);
+    again.on(TimePoint{1h},
+             core::coordinator_event::FromAgent{
+                 "n", cluster::Fact{1, sequence, "run", 1, std::move(body), run.generation_uid_}},
+             out);
   };
   tell(5, cluster::WorkerReady{1, {}});
   CHECK(again.snapshot(TimePoint{1h}, "run")->phase == core::RunPhase::kRunning);
