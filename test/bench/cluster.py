@@ -313,6 +313,8 @@ def measure(cluster, report):
     report("longest hold of the event loop by that", f"{cluster.longest_hold():.1f} ms", "<= 20 ms")
     report(f"a rank of it is killed, until all {ranks} have started again", f"{recover(cluster, big, ranks):.2f} s", "")
     report("longest hold of the event loop by that", f"{cluster.longest_hold():.1f} ms", "<= 20 ms")
+    wait_for(lambda: is_settled(cluster.coordinator.pid), LIMIT_S, "the coordinator to have little to do")
+    cluster.longest_hold()
     beats, share, deaths, lost = watch(cluster, big)
     report(f"heartbeats over {options.seconds:g} s", f"{beats:,.0f} /s", "")
     report("the coordinator's share of a core", f"{100 * share:.1f} %", "<= 25")
