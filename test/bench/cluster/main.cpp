@@ -5,6 +5,7 @@
 //     only the key is used; identities are made in the folder IDENTITIES. Each rank gives a value of VALUE_BYTES to an
 //     exchange when it starts (0: none). A line of JSON on standard output ten times a second. SIGUSR1 kills the ranks
 //     of one node.
+//   cluster_agents identity STATE_DIR FOLDER NAME    makes an identity of a client, as above
 //   cluster_agents submit ADDRESS IDENTITY JOB TIMES
 //     submits the resolved job TIMES times over one connection: a line per run, then {"submit_s":...}.
 //   cluster_agents stop ADDRESS IDENTITY    stops every live run at once
@@ -64,6 +65,21 @@ net::Address address_of(const std::string& text) {
   return {text.substr(0, colon), std::atoi(text.c_str() + colon + 1)};
 }
 
+net::CertificateAuthority open_ca(const std::string& state_dir) {
+  auto ca = net::CertificateAuthority::load(net::ca_folder(state_dir));
+  if (!ca) fail(ca.error().message);
+  return std::move(ca).value();
+}
+
+void make_identity(net::CertificateAuthority& ca, net::Role role, const std::string& name, const std::string& folder) {
+  net::IdentityFiles files;
+  files.key = net::make_key();
+  files.ca = ca.certificate();
+  const net::Grant grant{role, name, false, {}};
+  files.certificate = ca.issue(net::make_request(files.key).value(), grant, net::unix_now_s()).value();
+  if (const Status saved = net::save_identity(folder, files); !saved) fail(saved.error().message);
+}
+
 class Agents {
  public:
   Agents(const net::Address& coordinator, const std::string& state_dir, std::string identities, int slots,
@@ -88,20 +104,9 @@ class Agents {
   }
 
  private:
-  static net::CertificateAuthority open_ca(const std::string& state_dir) {
-    auto ca = net::CertificateAuthority::load(net::ca_folder(state_dir));
-    if (!ca) fail(ca.error().message);
-    return std::move(ca).value();
-  }
-
   void add(const std::string& name, int index) {
     const std::string folder = identities_ + "/" + name;
-    net::IdentityFiles files;
-    files.key = net::make_key();
-    files.ca = ca_.certificate();
-    const net::Grant grant{net::Role::kAgent, name, false, {}};
-    files.certificate = ca_.issue(net::make_request(files.key).value(), grant, net::unix_now_s()).value();
-    if (const Status saved = net::save_identity(folder, files); !saved) fail(saved.error().message);
+    make_identity(ca_, net::Role::kAgent, name, folder);
     auto tls = net::TlsContext::load(folder);
     if (!tls) fail(tls.error().message);
     core::AgentFacts facts;
@@ -257,6 +262,9 @@ int main(int argc, char** argv) {
   if (words.size() == 8 && words[0] == "agents") {
     Agents(address_of(words[1]), words[2], words[3], std::stoi(words[6]), std::stoul(words[7]))
         .run(std::stoi(words[4]), std::stoi(words[5]));
+  } else if (words.size() == 4 && words[0] == "identity") {
+    net::CertificateAuthority ca = open_ca(words[1]);
+    make_identity(ca, net::Role::kClient, words[3], words[2]);
   } else if (words.size() == 5 && words[0] == "submit") {
     submit(address_of(words[1]), words[2], words[3], std::stoi(words[4]));
   } else if (words.size() == 5 && words[0] == "ask") {
