@@ -82,17 +82,18 @@ NodeView Coordinator::view_of(const NodeId& node) const {
 
 /// Who starts has passed those in front of it that do not.
 void Coordinator::note_starts(const QueuePlan& plan) {
-  for (auto turn = plan.turns.begin(); turn != plan.turns.end(); ++turn) {
+  std::vector<RunId> behind;  // Who start, of those behind the one in work.
+  for (auto turn = plan.turns.rbegin(); turn != plan.turns.rend(); ++turn) {
     Ticket& ticket = tickets_.at(turn->run);
     if (turn->placement.world_size > 0) {
       ticket.passed_by.clear();
       ticket.gave_way = false;
       ticket.startable_since.reset();
+      behind.push_back(turn->run);
       continue;
     }
     ticket.startable_since = turn->startable_since;
-    for (auto later = turn + 1; later != plan.turns.end(); ++later)
-      if (later->placement.world_size > 0) ticket.passed_by.insert(later->run);
+    ticket.passed_by.insert(behind.begin(), behind.end());
   }
 }
 

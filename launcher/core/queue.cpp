@@ -66,10 +66,8 @@ std::string ordinal(int number) {
 }
 
 /// "4 slots wanted, 2 free", or "4 workers of 2 cpus, 4GiB wanted, room for 2".
-std::string wanted_and_free(const Demand& demand, const Capacities& nodes, std::int64_t free) {
+std::string wanted_and_free(const Demand& demand, bool counts_cpus, std::int64_t free) {
   const job::PerWorker& each = demand.per_worker;
-  const bool counts_cpus =
-      std::any_of(nodes.begin(), nodes.end(), [](const auto& node) { return node.second.counts_cpus; });
   std::string parts;
   const auto add = [&parts](const std::string& part) { parts += (parts.empty() ? "" : ", ") + part; };
   if (counts_cpus && each.cpus > 1) add(fmt::format("{} cpus", each.cpus));
@@ -94,16 +92,45 @@ std::string notes(const Demand& demand, const Capacities& nodes) {
   return text.empty() ? "" : " (" + text + ")";
 }
 
+/// What decides where a run has room, but for what is free: many runs that wait are alike in it.
+auto kind_of(const Demand& demand) {
+  std::map<NodeId, std::pair<int, int>> left_out;
+  for (const auto& [node, gpus] : demand.left_out) left_out[node] = {gpus.all, gpus.free};
+  const job::PerWorker& each = demand.per_worker;
+  return std::tuple(each.cpus, each.gpus, each.memory_bytes, demand.rules.max_per_node, demand.rules.labels,
+                    demand.rules.exclude, std::move(left_out));
+}
+
+/// Of one kind of demand, what a look at all nodes tells. Thousands of runs may wait for as many nodes: each looking
+/// for itself would take seconds.
+struct KindView {
+  std::vector<NodeId> useful;        ///< Nodes with room for it when they are idle.
+  std::int64_t idle_room = 0;        ///< On all of them.
+  std::optional<std::string> notes;  ///< On nodes that are out for it, and why.
+  bool is_wanted = false;            ///< Its nodes are among those that somebody waits for,
+  bool is_contested = false;         ///< or that runs which have never run wait for,
+  bool is_kept = false;              ///< or are kept, all of them.
+  // Now, that is of this change of what is free:
+  std::int64_t change = -1;
+  WorkersByNode rooms;                      ///< Where there is any, and nobody's.
+  std::int64_t room = 0;                    ///< There.
+  std::map<RunId, std::int64_t> kept_room;  ///< By the run that it is kept for.
+  RunId kept_for;                           ///< One of them.
+  std::int64_t all_room = 0;                ///< Kept or not.
+};
+
 class Server {
  public:
   explicit Server(QueueState state)
       : state_(std::move(state)), waiting_(in_order(std::move(state_.waiting), state_.holdings)) {
+    counts_cpus_ =
+        std::any_of(state_.nodes.begin(), state_.nodes.end(), [](const auto& node) { return node.second.counts_cpus; });
     const auto is_admitted = [](const WaitingRun& run) { return run.is_admitted; };
     if (std::none_of(waiting_.begin(), waiting_.end(), is_admitted)) return;
     for (const WaitingRun& run : waiting_) {
-      if (run.is_admitted || !fits_idle(run)) continue;
-      for (const auto& [node, capacity] : state_.nodes)
-        if (room_when_idle(node, capacity, run.demand) > 0) contested_.insert(node);
+      KindView& kind = kind_view(run.demand);
+      if (run.is_admitted || kind.idle_room < run.demand.least || std::exchange(kind.is_contested, true)) continue;
+      contested_.insert(kind.useful.begin(), kind.useful.end());
     }
   }
 
@@ -121,32 +148,65 @@ class Server {
 
  private:
   QueueTurn turn_of(const WaitingRun& run) {
+    KindView& kind = look(run.demand);
     QueueTurn turn;
     turn.run = run.run;
-    turn.fits_idle = fits_idle(run);
+    turn.fits_idle = kind.idle_room >= run.demand.least;
     turn.startable_since = run.startable_since;
-    turn.rooms.reserve(state_.nodes.size());
-    for (const auto& [node, capacity] : state_.nodes) {
-      const auto kept = kept_.find(node);
-      turn.rooms.emplace_hint(turn.rooms.end(), node, kept == kept_.end() ? room(node, capacity, run.demand) : 0);
-      if (kept != kept_.end() && room(node, capacity, run.demand) > 0) turn.kept_for = kept->second;
-    }
-    turn.placement = placement_of(run, turn.rooms);
+    turn.kept_for = kind.kept_for;
+    if (run.run == state_.explained) turn.rooms = kind.rooms;
+    turn.placement = placement_of(run, kind.rooms);
     if (turn.placement.world_size > 0) {
       take(state_.nodes, run.demand.per_worker, turn.placement);
+      ++change_;
       for (const NodePlace& place : turn.placement.nodes)
         placed_[run.run].emplace_back(place.node, static_cast<int>(place.ranks.size()));
       return turn;
     }
-    if (!turn.startable_since && could_start(run)) turn.startable_since = state_.now;
+    if (!turn.startable_since && could_start(run, kind.all_room)) turn.startable_since = state_.now;
     if (!turn.fits_idle) return turn;
     turn.is_overdue = turn.startable_since && state_.now - *turn.startable_since > state_.backfill_limit;
-    for (const auto& [node, capacity] : state_.nodes) {
-      if (room_when_idle(node, capacity, run.demand) == 0) continue;
-      wanted_.insert(node);
-      if (turn.is_overdue) kept_.try_emplace(node, run.run);
-    }
+    if (!std::exchange(kind.is_wanted, true)) wanted_.insert(kind.useful.begin(), kind.useful.end());
+    if (!turn.is_overdue || std::exchange(kind.is_kept, true)) return turn;
+    for (const NodeId& node : kind.useful) kept_.try_emplace(node, run.run);
+    ++change_;
     return turn;
+  }
+
+  KindView& kind_view(const Demand& demand) {
+    const auto [place, is_new] = kinds_.try_emplace(kind_of(demand));
+    KindView& kind = place->second;
+    if (!is_new) return kind;
+    for (const auto& [node, capacity] : state_.nodes) {
+      const int idle = room_when_idle(node, capacity, demand);
+      kind.idle_room += idle;
+      if (idle > 0) kind.useful.push_back(node);
+    }
+    return kind;
+  }
+
+  /// As things stand.
+  KindView& look(const Demand& demand) {
+    KindView& kind = kind_view(demand);
+    if (std::exchange(kind.change, change_) == change_) return kind;
+    kind.rooms.clear();
+    kind.kept_room.clear();
+    kind.kept_for.clear();
+    kind.room = kind.all_room = 0;
+    for (const auto& [node, capacity] : state_.nodes) {
+      const int here = capacity.free.slots > 0 ? room(node, capacity, demand) : 0;
+      if (here == 0) continue;
+      kind.all_room += here;
+      const auto kept = kept_.find(node);
+      if (kept == kept_.end()) {
+        kind.rooms.emplace_hint(kind.rooms.end(), node, here);
+        kind.room += here;
+      } else {
+        kind.kept_room[kept->second] += here;
+        kind.kept_for = kept->second;
+      }
+    }
+    return kind;
   }
 
   /// What has run before goes on in its size, and grows only where nobody who waits could start: as grow() has it, or a
@@ -165,28 +225,26 @@ class Server {
     return grown.world_size > same.world_size ? grown : same;
   }
 
-  [[nodiscard]] bool fits_idle(const WaitingRun& run) const {
-    std::int64_t all = 0;
-    for (const auto& [node, capacity] : state_.nodes) all += room_when_idle(node, capacity, run.demand);
-    return all >= run.demand.least;
-  }
-
-  /// Had those that passed it never started, nor been started again just now.
-  [[nodiscard]] bool could_start(const WaitingRun& run) const {
-    Capacities nodes = state_.nodes;
+  /// Had those that passed it never started, nor been started again just now: they held, or hold, what is not in
+  /// `room`.
+  [[nodiscard]] bool could_start(const WaitingRun& run, std::int64_t room) const {
+    std::map<NodeId, NodeCapacity> given_back;
     for (const RunId& passer : run.passed_by) {
       const auto holding = state_.holdings.find(passer);
       if (holding == state_.holdings.end()) continue;
       const auto give_back = [&](const NodeId& node, int workers) {
-        if (nodes.contains(node)) core::take(nodes.at(node).free, holding->second.per_worker, -workers);
+        const auto known = state_.nodes.find(node);
+        if (known == state_.nodes.end()) return;
+        NodeCapacity& capacity = given_back.try_emplace(node, known->second).first->second;
+        core::take(capacity.free, holding->second.per_worker, -workers);
       };
       for (const auto& [node, workers] : holding->second.workers) give_back(node, workers);
       if (const auto placed = placed_.find(passer); placed != placed_.end())
         for (const auto& [node, workers] : placed->second) give_back(node, workers);
     }
-    std::int64_t all = 0;
-    for (const auto& [node, capacity] : nodes) all += room(node, capacity, run.demand);
-    return all >= run.demand.least;
+    for (const auto& [node, capacity] : given_back)
+      room += core::room(node, capacity, run.demand) - core::room(node, state_.nodes.at(node), run.demand);
+    return room >= run.demand.least;
   }
 
   int grow(const GrowingRun& run) {
@@ -194,7 +252,8 @@ class Server {
     int more = run.demand.num_workers - run.world_size;
     int found = 0;
     for (auto& [node, capacity] : state_.nodes) {
-      if (wanted_.contains(node) || more == 0) continue;
+      if (more == 0) break;
+      if (capacity.free.slots <= 0 || wanted_.contains(node)) continue;
       int here = std::min(room(node, capacity, run.demand), more);
       if (run.demand.rules.max_per_node > 0 && held != state_.holdings.end() && held->second.workers.contains(node))
         here = std::clamp(run.demand.rules.max_per_node - held->second.workers.at(node), 0, here);
@@ -213,20 +272,22 @@ class Server {
       QueueTurn& turn = turns[index];
       if (turn.position == 0) continue;
       const Demand& demand = waiting_[index].demand;
-      std::int64_t free = 0;
-      for (const auto& [node, capacity] : state_.nodes) {  // When those behind it have taken what they got.
-        const auto kept = kept_.find(node);
-        if (kept == kept_.end() || kept->second == turn.run) free += room(node, capacity, demand);
-      }
+      KindView& kind = look(demand);  // When those behind it have taken what they got.
+      if (!kind.notes) kind.notes = notes(demand, state_.nodes);
+      const auto kept = kind.kept_room.find(turn.run);
+      const std::int64_t free = kind.room + (kept == kind.kept_room.end() ? 0 : kept->second);
       if (waiting > 1) turn.reason = ordinal(turn.position) + " in the queue: ";
-      turn.reason += fmt::format("{} on {} node{}{}", wanted_and_free(demand, state_.nodes, free), turn.rooms.size(),
-                                 turn.rooms.size() == 1 ? "" : "s", notes(demand, state_.nodes));
+      turn.reason += fmt::format("{} on {} node{}{}", wanted_and_free(demand, counts_cpus_, free), state_.nodes.size(),
+                                 state_.nodes.size() == 1 ? "" : "s", *kind.notes);
       if (!turn.kept_for.empty()) turn.reason += fmt::format("; what is free is kept for {}", turn.kept_for);
     }
   }
 
   QueueState state_;  ///< What is free on its nodes becomes less as runs are placed.
   std::vector<WaitingRun> waiting_;
+  std::map<decltype(kind_of(Demand())), KindView> kinds_;
+  std::int64_t change_ = 0;  ///< Counts what changes what is free, or for whom.
+  bool counts_cpus_ = false;
   std::set<NodeId> contested_;                                   ///< Of use to runs that have never run, and would fit.
   std::set<NodeId> wanted_;                                      ///< By a run that goes on waiting.
   std::map<NodeId, RunId> kept_;                                 ///< For an overdue run.
@@ -241,6 +302,7 @@ QueuePlan serve_queue(QueueState state) {
 
 Explanation explain(QueueState state, const WaitingRun& candidate) {
   state.waiting.push_back(candidate);
+  state.explained = candidate.run;
   const QueuePlan plan = serve_queue(state);
   Explanation out;
   out.num_workers = candidate.demand.num_workers;
@@ -256,7 +318,8 @@ Explanation explain(QueueState state, const WaitingRun& candidate) {
   for (const auto& [node, capacity] : state.nodes) {
     Explanation::Row row;
     row.node = node;
-    row.room = turn->rooms.at(node);
+    const auto room = turn->rooms.find(node);
+    row.room = room == turn->rooms.end() ? 0 : room->second;
     row.why_not = why_no_room(node, capacity, candidate.demand);
     if (row.why_not.empty() && row.room == 0) row.why_not = "kept for " + turn->kept_for;
     for (const NodePlace& place : turn->placement.nodes)

@@ -58,6 +58,7 @@ struct QueueState {
   std::vector<WaitingRun> waiting;
   std::vector<GrowingRun> growing;
   std::map<RunId, Holding> holdings;
+  RunId explained = {};  ///< Whose turn tells its rooms.
 };
 
 struct QueueTurn {
@@ -65,7 +66,7 @@ struct QueueTurn {
   int position = 0;         ///< Among those that go on waiting, from 1; 0: it starts.
   Placement placement;      ///< Where it starts; world_size 0: not now.
   std::string reason;       ///< What it waits for: "2nd in the queue: 4 slots wanted, 2 free on 3 nodes (n2 drained)".
-  WorkersByNode rooms;      ///< Workers that it was offered room for.
+  WorkersByNode rooms;      ///< Of the explained run: workers that it was offered room for, where there is any.
   RunId kept_for;           ///< A run in front of it, for which what is free is kept.
   bool fits_idle = false;   ///< It waits for other runs only.
   bool is_overdue = false;  ///< What is free is kept for it.

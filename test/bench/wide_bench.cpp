@@ -1,7 +1,6 @@
 // How long one event of a wide run holds the coordinator's loop: nodes come, ranks start, one is killed and all start
-// again, a node is lost, the run ends; and the same nodes under many small runs. The machine of the coordinator, with
-// nodes that answer at once.
-// wide_bench [nodes] [training|command|small]
+// again, a node is lost, the run ends; and the same nodes under many small runs, and with as many that wait. The
+// machine of the coordinator, with nodes that answer at once. wide_bench [nodes] [training|command|small|queue]
 
 #include <algorithm>
 #include <chrono>
@@ -48,6 +47,24 @@ class Bench {
       deliver();
     }
     end_of("stop");
+  }
+
+  void play_queue() {
+    for (int node = 0; node < nodes_; ++node) come(node);
+    const int runs = nodes_ / kSmall;
+    for (int number = 0; number < 2 * runs; ++number) {
+      run_ = fmt::format("run{:04}", number);
+      submit(kSmall);
+      deliver();
+      if (number == runs - 1) end_of("all nodes are taken");
+    }
+    end_of("as many runs wait");
+    for (int number = 0; number < 20; ++number) {
+      run_ = fmt::format("run{:04}", number);
+      take("stop", core::coordinator_event::StopRequested{run_, {}});
+      deliver();
+    }
+    end_of("20 end, and 20 that waited start");
   }
 
   void play() {
@@ -113,6 +130,7 @@ class Bench {
       while (!down_.empty()) {
         const auto [node, desired] = std::move(down_.front());
         down_.pop_front();
+        run_ = desired.run;
         answer(node, desired);
       }
       const auto next = machine_.next_wakeup();
@@ -190,12 +208,14 @@ class Bench {
 int main(int argc, char** argv) {
   const int nodes = argc > 1 ? std::stoi(argv[1]) : 10'000;
   const std::string only = argc > 2 ? argv[2] : "";
-  for (const std::string kind : {"training", "command", "small"}) {
+  for (const std::string kind : {"training", "command", "small", "queue"}) {
     if (!only.empty() && only != kind) continue;
-    fmt::print("{} nodes, {}\n", nodes, kind == "small" ? "runs of 10 ranks" : "one run: " + kind);
+    const bool is_one = kind == "training" || kind == "command";
+    fmt::print("{} nodes, {}\n", nodes, is_one ? "one run: " + kind : "runs of 10 ranks: " + kind);
     Bench bench(nodes, kind != "command");
     if (kind == "small") bench.play_small();
-    if (kind != "small") bench.play();
+    if (kind == "queue") bench.play_queue();
+    if (is_one) bench.play();
   }
   return 0;
 }
