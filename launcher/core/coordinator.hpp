@@ -155,11 +155,12 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void note_starts(const QueuePlan& plan);
   [[nodiscard]] Demand demand_of(const RunMachine& run) const;
   [[nodiscard]] bool tells_of_left_out(const NodeId& node, const cluster::FactBody& body) const;
-  [[nodiscard]] QueueState queue_state(TimePoint now, bool with_labels = false) const;
+  [[nodiscard]] QueueState queue_state(TimePoint now, const NodeOffers& offers) const;
   [[nodiscard]] NodeView view_of(const NodeId& node) const;
   [[nodiscard]] std::map<RunId, Holding> holdings() const;
+  [[nodiscard]] const NodeOffers& offers();
   [[nodiscard]] NodeOffers make_offers(bool with_labels) const;
-  [[nodiscard]] Capacities capacities(const std::map<RunId, Holding>& holdings, bool with_labels) const;
+  [[nodiscard]] Capacities capacities(const NodeOffers& offers, const std::map<RunId, Holding>& holdings) const;
   [[nodiscard]] bool asks_for_labels() const;
   [[nodiscard]] std::vector<RunMachine*> least_important_first() const;
 };

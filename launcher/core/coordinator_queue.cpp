@@ -34,11 +34,7 @@ void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
 std::map<RunId, int> Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
   const auto is_served = [](const auto& run) { return run.second->waits_for_room() || run.second->may_grow(); };
   QueuePlan plan;
-  if (std::any_of(live_.begin(), live_.end(), is_served)) {
-    if (const bool with_labels = asks_for_labels(); !offers_ || (with_labels && !offers_->has_labels))
-      offers_ = make_offers(with_labels);
-    plan = serve_queue(queue_state(now));
-  }
+  if (std::any_of(live_.begin(), live_.end(), is_served)) plan = serve_queue(queue_state(now, offers()));
   note_starts(plan);
   for (const auto& [id, run] : live_)
     for (const NodeId& node : changed_nodes_)
@@ -97,12 +93,12 @@ void Coordinator::note_starts(const QueuePlan& plan) {
   }
 }
 
-QueueState Coordinator::queue_state(TimePoint now, bool with_labels) const {
+QueueState Coordinator::queue_state(TimePoint now, const NodeOffers& offers) const {
   QueueState state;
   state.now = now;
   state.backfill_limit = settings_.backfill_limit;
   state.holdings = holdings();
-  state.nodes = capacities(state.holdings, with_labels || asks_for_labels());
+  state.nodes = capacities(offers, state.holdings);
   for (const auto& [id, machine] : live_) {
     const RunMachine& run = *machine;
     if (run.finished()) continue;
@@ -140,7 +136,14 @@ bool Coordinator::asks_for_labels() const {
                      [](const auto& run) { return !run.second->definition().job.placement.labels.empty(); });
 }
 
-/// Labels only where somebody asks for one: copying those of ten thousand nodes would be most of the work.
+/// Made when a node has changed since. Labels only where somebody asks for one: copying those of ten thousand nodes
+/// would be most of the work.
+const NodeOffers& Coordinator::offers() {
+  const bool with_labels = asks_for_labels();
+  if (!offers_ || (with_labels && !offers_->has_labels)) offers_ = make_offers(with_labels);
+  return *offers_;
+}
+
 NodeOffers Coordinator::make_offers(bool with_labels) const {
   NodeOffers offers;
   offers.has_labels = with_labels;
@@ -158,10 +161,8 @@ NodeOffers Coordinator::make_offers(bool with_labels) const {
   return offers;
 }
 
-Capacities Coordinator::capacities(const std::map<RunId, Holding>& holdings, bool with_labels) const {
-  const bool are_there = offers_ && (offers_->has_labels || !with_labels);
-  NodeOffers offers = are_there ? *offers_ : make_offers(with_labels);
-  Capacities& capacities = offers.nodes;
+Capacities Coordinator::capacities(const NodeOffers& offers, const std::map<RunId, Holding>& holdings) const {
+  Capacities capacities = offers.nodes;
   for (const NodeId& id : offers.with_leftovers)
     for (const auto& [run, left] : nodes_.at(id).leftovers) {
       // A run that is there again starts its ranks when those before are dead.
@@ -179,7 +180,7 @@ Capacities Coordinator::capacities(const std::map<RunId, Holding>& holdings, boo
       ++capacity;
     }
   }
-  return std::move(offers.nodes);
+  return capacities;
 }
 
 /// Ranks have a GPU that another run does without: for that one more may be free than it was offered.
@@ -227,7 +228,8 @@ Explanation Coordinator::explain(TimePoint now, const RunDefinition& run) const 
   candidate.priority = run.priority;
   candidate.submission = submissions_ + 1;
   candidate.demand = machine.demand();
-  return core::explain(queue_state(now, !candidate.demand.rules.labels.empty()), candidate);
+  const bool with_labels = asks_for_labels() || !candidate.demand.rules.labels.empty();
+  return core::explain(queue_state(now, make_offers(with_labels)), candidate);
 }
 
 }  // namespace sgd::core

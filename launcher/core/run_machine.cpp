@@ -67,14 +67,14 @@ void RunMachine::on_capacity(TimePoint now, Offer offer, CoordinatorCommands& ou
   for (const auto& [node, view] : offer.nodes) addresses_.insert_or_assign(addresses_.end(), node, view.address);
   offer.nodes.merge(views_);  // What was known of the others.
   views_ = std::move(offer.nodes);
+  offered_ = {{}, {}, std::move(offer.reason), offer.fits_idle, offer.growth};
   if (waits_for_room()) {
     is_queued_ = offer.fits_idle;
     if (offer.fits_idle) placeless_since_.reset();
     if (!offer.fits_idle && !placeless_since_) placeless_since_ = now;
     placement_ = std::move(offer.placement);
+    if (placement_.world_size > 0) start_generation(now, out);
   }
-  offered_ = {{}, {}, std::move(offer.reason), offer.fits_idle, offer.growth};
-  if (waits_for_room() && placement_.world_size > 0) start_generation(now, out);
   if (is_ready_to_count()) wait_for_slots(now, out);
   consider_leaving(out);
   consider_growth(now, out);

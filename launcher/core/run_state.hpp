@@ -85,7 +85,7 @@ struct RunState {
   int master_port_ = 0;
   std::map<NodeId, std::vector<int>> worker_ports_;  ///< Of a command whose ranks have one each: by node.
   TimePoint start_by_;  ///< All ranks of the generation have been started by then, or the start has failed.
-  Offer offered_;       ///< The newest.
+  Offer offered_;       ///< The newest, but its nodes and placement, which became views_ and placement_.
   std::map<NodeId, NodeView> views_;  ///< Of nodes_, as far as they are not lost.
   std::set<NodeId> touched_;          ///< Nodes that may hold something of it.
   std::map<NodeId, std::string> addresses_;

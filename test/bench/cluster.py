@@ -167,6 +167,8 @@ class Cluster:
             running.append(subprocess.Popen([AGENTS, "submit", f"127.0.0.1:{self.port}", identity, job,
                                              str(min(each, times - first))], stdout=subprocess.PIPE, text=True))
         lines = [line for process in running for line in process.communicate(timeout=LIMIT_S)[0].splitlines()]
+        if any(process.returncode != 0 for process in running):
+            sys.exit("cluster: a client could not submit its jobs")
         return [answer["run"] for answer in map(json.loads, lines) if "run" in answer]
 
     def make_job(self, ranks):

@@ -1,6 +1,8 @@
 // How long one event of a wide run holds the coordinator's loop: nodes come, ranks start, one is killed and all start
 // again, a node is lost, the run ends; and the same nodes under many small runs, and with as many that wait. The
-// machine of the coordinator, with nodes that answer at once. wide_bench [nodes] [training|command|small|queue]
+// machine of the coordinator, with nodes that answer at once.
+//
+// wide_bench [nodes] [training|command|small|queue]
 
 #include <algorithm>
 #include <chrono>
@@ -10,7 +12,6 @@
 
 #include <fmt/format.h>
 
-#include "common/base/assert.hpp"
 #include "common/job/load.hpp"
 #include "launcher/core/coordinator.hpp"
 
@@ -35,35 +36,20 @@ class Bench {
   void play_small() {
     for (int node = 0; node < nodes_; ++node) come(node);
     end_of("nodes come");
-    for (int number = 0; number < nodes_ / kSmall; ++number) {
-      run_ = fmt::format("run{:04}", number);
-      submit(kSmall);
-      deliver();
-    }
+    start_small(0, nodes_ / kSmall);
     end_of("start");
-    for (int number = 0; number < nodes_ / kSmall; ++number) {
-      run_ = fmt::format("run{:04}", number);
-      take("stop", core::coordinator_event::StopRequested{run_, {}});
-      deliver();
-    }
+    stop_small(nodes_ / kSmall);
     end_of("stop");
   }
 
   void play_queue() {
     for (int node = 0; node < nodes_; ++node) come(node);
     const int runs = nodes_ / kSmall;
-    for (int number = 0; number < 2 * runs; ++number) {
-      run_ = fmt::format("run{:04}", number);
-      submit(kSmall);
-      deliver();
-      if (number == runs - 1) end_of("all nodes are taken");
-    }
+    start_small(0, runs);
+    end_of("all nodes are taken");
+    start_small(runs, runs);
     end_of("as many runs wait");
-    for (int number = 0; number < 20; ++number) {
-      run_ = fmt::format("run{:04}", number);
-      take("stop", core::coordinator_event::StopRequested{run_, {}});
-      deliver();
-    }
+    stop_small(20);
     end_of("20 end, and 20 that waited start");
   }
 
@@ -89,6 +75,21 @@ class Bench {
  private:
   static constexpr int kSmall = 10;
 
+  void start_small(int first, int count) {
+    for (int number = first; number < first + count; ++number) {
+      run_ = fmt::format("run{:04}", number);
+      submit(kSmall);
+      deliver();
+    }
+  }
+  /// Those that were submitted first.
+  void stop_small(int count) {
+    for (int number = 0; number < count; ++number) {
+      run_ = fmt::format("run{:04}", number);
+      take("stop", core::coordinator_event::StopRequested{run_, {}});
+      deliver();
+    }
+  }
   void come(int node) {
     cluster::NodeState state;
     state.node = name_of(node);
