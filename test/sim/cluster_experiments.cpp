@@ -41,11 +41,18 @@ ExperimentCheck* Cluster::parent_of(const RunState& run) {
 
 /// What is decided is known to the machine, and to whoever compares with it.
 void Cluster::note_trials(const core::CoordinatorCommands& commands) {
-  for (const core::CoordinatorCommand& command : commands)
+  for (const core::CoordinatorCommand& command : commands) {
     if (const auto* trial = std::get_if<BeginTrial>(&command)) {
       make_trial(trial->run);
       passes_.on_begun(trial->run.id);
     }
+    const auto* record = std::get_if<RecordEvent>(&command);
+    if (record == nullptr) continue;
+    const std::string& what = record->event.at("event").get_ref<const std::string&>();
+    if (what == "paused") passes_.on_paused(record->run);
+    if (what == "trial_cloned" || (what == "trial_decided" && record->event.at("action") == "resume"))
+      passes_.on_resumed(experiments_.at(record->run).run_of(record->event.at("trial")));
+  }
 }
 
 void Cluster::make_trial(const core::RunDefinition& run) {
@@ -110,10 +117,7 @@ bool Cluster::record_of_experiment(const core::CoordinatorCommand& command) {
       return true;
     }
     ExperimentCheck* parent = parent_of(runs_.at(event->run));
-    if (parent != nullptr && event->event.at("event") == "paused") {
-      parent->on_trial_paused(event->run);
-      passes_.on_paused(event->run);
-    }
+    if (parent != nullptr && event->event.at("event") == "paused") parent->on_trial_paused(event->run);
     return false;
   }
   const auto* finished = std::get_if<FinishRun>(&command);

@@ -30,7 +30,7 @@ int PassCheck::least_of(const RunId& run) const {
 /// For its first start.
 bool PassCheck::waits(const core::Coordinator& coordinator, const RunId& run) const {
   const auto shot = coordinator.snapshot(world_.queue.now(), run);
-  return shot && shot->phase == core::RunPhase::kPlacing;
+  return shot && shot->phase == core::RunPhase::kPlacing && !paused_.contains(run);
 }
 
 /// Owners take turns, by what they have: of their runs nobody says so.

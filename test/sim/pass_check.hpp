@@ -21,6 +21,7 @@ class PassCheck {
     submitted_.clear();
     passed_by_.clear();
     startable_since_.clear();
+    paused_.clear();
   }
   void on_submitted(const RunId& run) { submitted_.try_emplace(run, ++submissions_); }
   /// A trial, which may have been one before.
@@ -28,9 +29,14 @@ class PassCheck {
     submitted_[run] = ++submissions_;
     passed_by_.erase(run);
     startable_since_.erase(run);
+    paused_.erase(run);
   }
   /// It wants no room until it is resumed; then it goes on, which is no first start.
-  void on_paused(const RunId& run) { submitted_.erase(run); }
+  void on_paused(const RunId& run) {
+    submitted_.erase(run);
+    paused_.insert(run);
+  }
+  void on_resumed(const RunId& run) { paused_.erase(run); }
   /// Its first generation was placed: nothing that waits in front of it is held up for longer than the limit.
   void on_first_start(const core::Coordinator& coordinator, const RunId& run);
   /// It is to leave at the next boundary because there is room for more: no waiting run may use that room.
@@ -52,6 +58,7 @@ class PassCheck {
   std::map<RunId, RunState>& runs_;
   std::map<RunId, int> submitted_;
   int submissions_ = 0;
+  std::set<RunId> paused_;
   std::map<RunId, std::set<RunId>> passed_by_;
   std::map<RunId, TimePoint> startable_since_;  ///< At the latest.
 };
