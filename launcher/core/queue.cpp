@@ -279,6 +279,8 @@ class Server {
       if (waiting > 1) turn.reason = ordinal(turn.position) + " in the queue: ";
       turn.reason += fmt::format("{} on {} node{}{}", wanted_and_free(demand, counts_cpus_, free), state_.nodes.size(),
                                  state_.nodes.size() == 1 ? "" : "s", *kind.notes);
+      if (!turn.fits_idle && kind.idle_room > 0)
+        turn.reason += fmt::format("; more nodes are needed: these have room for {} in all", kind.idle_room);
       if (!turn.kept_for.empty()) turn.reason += fmt::format("; what is free is kept for {}", turn.kept_for);
     }
   }

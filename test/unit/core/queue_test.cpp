@@ -147,7 +147,9 @@ TEST_CASE("queue: what a waiting run says that it waits for") {
   state.nodes["n3"] = node(2, 0);
   state.waiting = {run("a", 1, 9), run("b", 2, 4)};
   core::QueuePlan plan = core::serve_queue(state);
-  CHECK(turn_of(plan, "a").reason == "1st in the queue: 9 slots wanted, 2 free on 3 nodes (n2 drained)");
+  CHECK(turn_of(plan, "a").reason ==
+        "1st in the queue: 9 slots wanted, 2 free on 3 nodes (n2 drained); more nodes are needed: these have room for "
+        "6 in all");
   CHECK(turn_of(plan, "b").reason == "2nd in the queue: 4 slots wanted, 2 free on 3 nodes (n2 drained)");
   CHECK_FALSE(turn_of(plan, "a").fits_idle);
   CHECK(turn_of(plan, "b").fits_idle);
@@ -158,8 +160,7 @@ TEST_CASE("queue: what a waiting run says that it waits for") {
   state.nodes["n1"].counts_cpus = true;
   CHECK(turn_of(core::serve_queue(state), "c").reason ==
         "3 workers of 2 cpus, 1 gpu, 4GiB wanted, room for 0 on 3 nodes (n1 0 of 0 cpus free, 2 wanted, n2 "
-        "drained, "
-        "n3 0 of 2 slots free)");
+        "drained, n3 0 of 2 slots free)");
   for (int submission = 1; submission <= 12; ++submission) state.waiting.push_back(run("r", submission, 9));
   plan = core::serve_queue(state);
   CHECK(plan.turns[10].reason.starts_with("11th in the queue"));
