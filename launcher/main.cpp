@@ -18,6 +18,7 @@
 #include "common/exit_codes.hpp"
 #include "launcher/callbacks/exec_guard.hpp"
 #include "launcher/cli/last_words.hpp"
+#include "launcher/cli/output_sink.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/verb_table.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -47,10 +48,11 @@ void reset_signals() {
 }
 
 /// What a verb has printed may still be held back: a disk that is full behind stdout is no success. Whoever has stopped
-/// reading has had enough.
+/// reading has had enough. The loss of a run's output has been told when it came.
 int with_output(int exit_code) {
   if (std::fflush(stdout) != 0 && errno != EPIPE) throw std::system_error(errno, std::generic_category());
-  return exit_code;
+  const bool is_success = exit_code == sgd::exit_code::kSucceeded;
+  return is_success && sgd::cli::has_lost_output() ? sgd::exit_code::kFailed : exit_code;
 }
 
 }  // namespace

@@ -3,10 +3,13 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "common/base/bytes.hpp"
+#include "common/data/idx.hpp"
 #include "common/data/image_files.hpp"
 #include "common/job/data_facts.hpp"
 #include "common/job/load.hpp"
@@ -27,23 +30,39 @@ std::optional<SampleSizes> sample_sizes(const Training& training) {
   return facts ? facts.value().sample : std::nullopt;
 }
 
+std::string in_words(const SampleSizes& sample) {
+  return fmt::format("{}", fmt::join(sample, " x "));
+}
+
+/// Of the images of a split, whose header was readable a moment ago; else the folder.
+std::string idx_file(const std::string& path, data::IdxSplit split) {
+  const Result<data::IdxFiles> files = data::find_idx(path, split);
+  return files ? files.value().images.path : path;
+}
+
 void check_idx(const Training& training, const Say& report) {
   const std::string path = training.dataset["path"];
+  std::vector<SampleSizes> sizes;  // Of the splits that can be read.
   for (const char* split : {"train", "validation"}) {
     const Result<SplitFacts> facts = look_at_split(training.dataset, split);
-    if (facts.ok()) continue;
+    if (facts.ok()) {
+      sizes.push_back(facts.value().sample.value_or(SampleSizes{}));
+      continue;
+    }
     report("training.dataset.path", facts.error().message);
     std::error_code error;
     if (!std::filesystem::is_directory(path, error)) return;  // One missing folder is one error.
   }
+  if (sizes.size() == 2 && sizes[0] != sizes[1])
+    report("training.dataset.path",
+           fmt::format("data file {}: images to validate on have shape {}, those to train on in {} have shape {}: both "
+                       "must be of one size",
+                       idx_file(path, data::IdxSplit::kValidate), in_words(sizes[1]),
+                       idx_file(path, data::IdxSplit::kTrain), in_words(sizes[0])));
   const auto sample = sample_sizes(training);
   if (!sample) return;
   const auto misfit = model_misfit(training.model, *sample, true);
   if (misfit) report(misfit->path, misfit->message);
-}
-
-std::string in_words(const SampleSizes& sample) {
-  return fmt::format("{}", fmt::join(sample, " x "));
 }
 
 /// Where folders name the classes: both splits have the same, and the model an output for each.

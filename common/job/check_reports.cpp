@@ -30,6 +30,16 @@ std::string misfit_of_k(const std::string& path, const nlohmann::json& settings,
   return fmt::format("{} must have a \"k\" of at most {}, the model's outputs, got {}", json::quote(path), outputs, k);
 }
 
+/// The worker would find the same at the first batch.
+std::string misfit_of_classes(const std::string& path, const nlohmann::json& settings, const nlohmann::json& model) {
+  const std::int64_t classes = model_outputs(model);
+  if (read_or(settings, "type", "") != "confusion_matrix" || classes <= kConfusionClassesMax) return {};
+  return fmt::format(
+      "{} \"confusion_matrix\" counts in a table of the model's {} classes by as many, at most {} can be: leave the "
+      "metric out",
+      json::quote(path), classes, kConfusionClassesMax);
+}
+
 }  // namespace
 
 std::string misfit_of_ignored(const std::string& path, const nlohmann::json& settings, const nlohmann::json& dataset) {
@@ -57,6 +67,7 @@ std::vector<Misfit> metric_misfits(const nlohmann::json& metrics, const nlohmann
                             first->second, json::quote(key));
     if (message.empty()) message = misfit_of_kind(path, read_or(one, "type", ""), dataset);
     if (message.empty()) message = misfit_of_k(path, one, model);
+    if (message.empty()) message = misfit_of_classes(path, one, model);
     if (message.empty()) message = misfit_of_ignored(path + ".ignore_index", one, dataset);
     if (!message.empty()) found.push_back({path, std::move(message)});
   }

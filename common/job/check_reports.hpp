@@ -14,7 +14,8 @@ namespace sgd::job {
 inline constexpr std::int64_t kListedWorkersMax = 256;
 
 /// Of "training.metrics", with its defaults: two of one name, one that does not fit what is learnt, a top_k of more
-/// outputs than there are. `dataset` and `model`: null where nothing can be said of them.
+/// outputs than there are, a confusion matrix of too many. `dataset` and `model`: null where nothing can be said of
+/// them.
 [[nodiscard]] std::vector<Misfit> metric_misfits(const nlohmann::json& metrics, const nlohmann::json& dataset,
                                                  const nlohmann::json& model);
 

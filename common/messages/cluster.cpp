@@ -123,10 +123,10 @@ inline constexpr auto kMessage<cluster::ForkServerFailed> = message(
     "fork_server_failed", optional("exit_code", &cluster::ForkServerFailed::exit_code),
     optional("signal", &cluster::ForkServerFailed::signal), optional("message", &cluster::ForkServerFailed::message));
 template <>
-inline constexpr auto kMessage<cluster::KeeperLost> = message("keeper_lost",
-                                                              optional("signal", &cluster::KeeperLost::signal),
-                                                              optional("message", &cluster::KeeperLost::message),
-                                                              optional("with_agent", &cluster::KeeperLost::with_agent));
+inline constexpr auto kMessage<cluster::KeeperLost> = message(
+    "keeper_lost", optional("signal", &cluster::KeeperLost::signal), optional("message", &cluster::KeeperLost::message),
+    optional("with_agent", &cluster::KeeperLost::with_agent),
+    optional("never_started", &cluster::KeeperLost::never_started));
 template <>
 inline constexpr auto kMessage<cluster::Report> = message("report", required("rank", &cluster::Report::rank),
                                                           required("report", &cluster::Report::report));

@@ -178,7 +178,8 @@ struct ForkServerFailed {
 struct KeeperLost {
   int signal = 0;
   std::string message;
-  bool with_agent = false;  ///< Its agent had ended, too: whatever ended both is nothing that the run has done.
+  bool with_agent = false;     ///< Its agent had ended, too: whatever ended both is nothing that the run has done.
+  bool never_started = false;  ///< The node could not even start it: another node may.
 };
 struct Report {
   Rank rank = 0;

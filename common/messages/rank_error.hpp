@@ -15,9 +15,10 @@ inline constexpr std::size_t kErrorTextBytesMax = 4 << 10;
 
 struct RankError {
   std::string type;                 ///< "ValueError"; empty where only a text is known.
-  std::string message;              ///< Without the type.
+  std::string message;              ///< Without the type; of several lines where it has them.
   std::vector<std::string> frames;  ///< The last lines of its traceback, at most kErrorFramesMax.
   double at_s = 0;                  ///< Of the node's wall clock.
+  bool is_aside = false;            ///< Of a thread, a __del__, an exit handler: it has ended no program by itself.
   [[nodiscard]] bool empty() const { return type.empty() && message.empty(); }
 };
 

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <boost/asio/ip/udp.hpp>
 
 #include "launcher/agent/key_guard.hpp"
 #include "launcher/net/tcp_link.hpp"
@@ -35,25 +34,12 @@ constexpr Duration kRefusedLimit = std::chrono::seconds(7);
 constexpr Duration kRefusalsApart = std::chrono::seconds(10);  // Longer than between two attempts: another story.
 constexpr Duration kPastStraysLimit = std::chrono::seconds(10);
 
+constexpr const char* kLoopback = "127.0.0.1";
+
 std::string host_name() {
   char name[256] = {};
   if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "node";
   return name;
-}
-
-/// The address of the interface that leads to `host`; nothing is sent.
-std::string address_towards(boost::asio::io_context& io, const net::Address& to) {
-  using boost::asio::ip::udp;
-  if (to.is_local_socket()) return "127.0.0.1";
-  boost::system::error_code error;
-  udp::resolver resolver(io);
-  const auto found = resolver.resolve(to.host, std::to_string(to.port), error);
-  if (error || found.empty()) return "127.0.0.1";
-  udp::socket socket(io);
-  socket.connect(found.begin()->endpoint(), error);
-  if (error) return "127.0.0.1";
-  const auto local = socket.local_endpoint(error);
-  return error ? "127.0.0.1" : local.address().to_string();
 }
 
 }  // namespace
@@ -80,7 +66,7 @@ Status AgentDaemon::open() {
   if (!lock) return lock.error();
   lock_.emplace(std::move(lock).value());
   if (options_.name.empty()) options_.name = host_name();
-  if (options_.address.empty()) options_.address = address_towards(io_, options_.coordinator);
+  if (options_.coordinator.is_local_socket() && options_.address.empty()) options_.address = kLoopback;
   auto persistence = open_past();
   if (!persistence) return persistence.error();
   const core::AgentFacts& facts = persistence.value().facts;
@@ -138,7 +124,8 @@ Result<AgentShell::Persistence> AgentDaemon::open_past() {
   if (const Status kept = runtime_->keep_for(options_.state_dir + "/runtime"); !kept) return kept.error();
   persistence.sockets = runtime_->path() + "/";
   const core::AgentFacts now = facts();
-  persistence.now = {now.slots, now.address, now.memory_bytes, now.labels};
+  persistence.now = {now.slots, options_.address, now.memory_bytes, now.labels};
+  persistence.takes_address = options_.address.empty();
   persistence.header = JournalHeader{boot_id(), SGD_VERSION, runtime_->path(), now.node};
   persistence.facts = past.journal ? past.journal->start().machine.state.facts_ : now;
   persistence.token_key = process::random_seed();
@@ -170,6 +157,7 @@ AgentObserver AgentDaemon::observer() {
     if (!is_link && relay_) relay_->warn(message);
   };
   observer.on_refused = [this](const std::string& reason) { on_refused(reason); };
+  observer.on_address = [this](const std::string& address) { on_address(address); };
   observer.on_run_gone = [this](const RunId& run, bool is_known) {
     log(fmt::format(
         "run {}: {}", run,
@@ -260,7 +248,7 @@ core::AgentFacts AgentDaemon::facts() const {
   core::AgentFacts facts;
   facts.node = options_.name;
   facts.version = SGD_VERSION;
-  facts.address = options_.address;
+  facts.address = options_.address.empty() ? kLoopback : options_.address;
   facts.incarnation = process::random_seed().front();
   facts.allowed_cores = process::allowed_cores();
   facts.is_shared = !options_.is_for_one_run;
@@ -280,8 +268,8 @@ core::AgentFacts AgentDaemon::facts() const {
 
 Status AgentDaemon::run() {
   (void)std::signal(SIGPIPE, SIG_IGN);
-  log(fmt::format("node {}: {} slots at {}, coordinator {}", options_.name, slots_, options_.address,
-                  to_text(options_.coordinator)));
+  log(fmt::format("node {}: {} slots{}{}, coordinator {}", options_.name, slots_,
+                  options_.address.empty() ? "" : " at ", options_.address, to_text(options_.coordinator)));
   const Status started = shell_->start();
   if (!started) return started;
   if (renewer_)
@@ -302,6 +290,17 @@ Status AgentDaemon::run() {
   shell_->end_everything();
   if (!refused_for_.empty()) return Error{refused_for_, ECONNREFUSED};
   return {};
+}
+
+void AgentDaemon::on_address(const std::string& address) {
+  if (std::exchange(last_address_, address) == address) return;
+  log("other nodes reach this one at " + address);
+  const net::Address own{address};
+  if (tls_ && net::is_loopback(own))
+    log(fmt::format("ranks on other nodes cannot reach {}: if there are other nodes, say --node-address IP, or join by "
+                    "an address of the coordinator that they have, too",
+                    address),
+        process::LogLevel::kWarning);
 }
 
 /// Who serves for long comes again and again; under a launcher somebody waits for an answer.
@@ -347,8 +346,7 @@ void AgentDaemon::on_signal(int signal) {
 /// agent.
 void AgentDaemon::end_if_idle() {
   if (!shell_->is_idle()) return;
-  std::error_code error;
-  if (std::filesystem::is_empty(options_.state_dir + "/runs", error) || error) return io_.stop();
+  if (!shell_->is_sending()) return io_.stop();
   look_timer_.expires_after(kLookAgain);
   look_timer_.async_wait([this](const boost::system::error_code& ended) {
     if (!ended) end_if_idle();

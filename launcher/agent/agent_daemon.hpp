@@ -39,7 +39,7 @@ struct AgentOptions {
   net::Address coordinator;
   bool insecure_loopback = false;  ///< TCP in plain text may be spoken on loopback.
   NodeId name;                     ///< Empty: that of the identity, else the host's.
-  std::string address;       ///< Where other nodes reach this one; empty: the local end of the way to the coordinator.
+  std::string address;       ///< Where other nodes reach this one; empty: this end of the coordinator's connection.
   std::optional<int> slots;  ///< Absent: as many as cores.
   /// Without a coordinator for so long, all ranks here are ended; and without an agent.
   Duration orphan_timeout = std::chrono::minutes(10);
@@ -87,6 +87,7 @@ class AgentDaemon {
   [[nodiscard]] std::unique_ptr<OutputRelay> make_relay();
   void wait_signal();
   void on_refused(const std::string& reason);
+  void on_address(const std::string& address);
   void on_signal(int signal);
   void end_if_idle();
   void log(const std::string& line, process::LogLevel level = process::LogLevel::kInfo);
@@ -108,7 +109,8 @@ class AgentDaemon {
   boost::asio::steady_timer leave_timer_;
   boost::asio::steady_timer look_timer_;
   int slots_ = 0;
-  std::string last_lost_;  ///< Said once as long as it stays the same.
+  std::string last_lost_;     ///< Said once as long as it stays the same,
+  std::string last_address_;  ///< and so is this.
   TimePoint refused_since_{};
   TimePoint refused_at_{};
   std::string refused_for_;  ///< Why it ends, with is_for_one_run.

@@ -94,7 +94,7 @@ Status AgentShell::start() {
 
 void AgentShell::link_to_coordinator() {
   net::AgentLink::Handlers handlers;
-  handlers.on_connected = [this] { on_event(core::agent_event::Connected{}); };
+  handlers.on_connected = [this] { on_event(core::agent_event::Connected{address_by_link()}); };
   handlers.on_message = [this](cluster::ToAgent message) {
     if (const auto* ask = std::get_if<cluster::AccountAsk>(&message)) return answer(*ask);
     if (const auto* refused = std::get_if<cluster::AgentRefused>(&message)) {
@@ -111,6 +111,14 @@ void AgentShell::link_to_coordinator() {
     observer_.on_warning("coordinator: " + std::move(reason));
   };
   link_->start(std::move(handlers));
+}
+
+/// Empty: it stays what it was.
+std::string AgentShell::address_by_link() const {
+  if (!persistence_ || !persistence_->takes_address) return {};
+  std::string address = link_->local_address();
+  if (!address.empty() && observer_.on_address) observer_.on_address(address);
+  return address;
 }
 
 void AgentShell::answer(const cluster::AccountAsk& ask) {
@@ -376,10 +384,14 @@ bool AgentShell::wait_for_room(const RunId& run, const std::optional<process::Ac
 }
 
 void AgentShell::fail_keeper(const RunId& run, const Error& error) {
-  if (persistence_) record_dead_keeper(run, *keepers_.at(run));
+  // One that never was has left nothing that cannot be seen.
+  if (persistence_ && keepers_.at(run)->pid() != 0) record_dead_keeper(run, *keepers_.at(run));
   keepers_.erase(run);
   const std::string reason = "keeper could not be started: " + error.message;
-  boost::asio::post(io_, [this, run, reason] { on_event(core::agent_event::KeeperClosed{run, 0, reason}); });
+  const bool may_go_elsewhere = persistence_.has_value();  // Else this node is the launcher's own.
+  boost::asio::post(io_, [this, run, reason, may_go_elsewhere] {
+    on_event(core::agent_event::KeeperClosed{run, 0, reason, false, may_go_elsewhere});
+  });
 }
 
 /// What belongs to the run's account: its folder, and the socket for its ranks.

@@ -41,6 +41,8 @@ struct AgentObserver {
   /// It has ended here. `is_known`: it is known that no process of it is left.
   std::function<void(const RunId&, bool is_known)> on_run_gone;
   std::function<void(std::string reason)> on_refused = {};  ///< By the coordinator, which is asked again.
+  /// Where other nodes are told to reach this one, as a new connection shows; with Persistence::takes_address.
+  std::function<void(const std::string& address)> on_address = {};
 };
 
 class AgentShell {
@@ -59,6 +61,7 @@ class AgentShell {
     AccountRule accounts = {};        ///< In whose name runs are started.
     std::size_t rewrite_bytes = AgentJournal::kRewriteBytes;
     bool passes_environment = false;  ///< To jobs: ours. Else that of a fixed list.
+    bool takes_address = false;       ///< Other nodes reach this one where its connection to the coordinator begins.
   };
 
   /// `program` is this program's own file, for keepers; `sockets` is the beginning of the paths of the
@@ -87,11 +90,14 @@ class AgentShell {
   void end_everything();
   /// No keeper of any run is here, nor anything that one has left.
   [[nodiscard]] bool is_idle() const { return keepers_.empty() && clearings_.empty(); }
+  /// Of what runs have written here, some is still brought to the coordinator.
+  [[nodiscard]] bool is_sending() const { return spool_ && spool_->is_sending(); }
 
  private:
   void on_event(const core::AgentEvent& event);
   [[nodiscard]] std::optional<core::AgentEvent> localized(const core::AgentEvent& event);
   void link_to_coordinator();
+  [[nodiscard]] std::string address_by_link() const;
   void answer(const cluster::AccountAsk& ask);
   void carry_out(core::AgentCommand command);
   void start_keeper(const core::agent_command::StartKeeper& start);

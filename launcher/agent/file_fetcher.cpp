@@ -87,7 +87,10 @@ void FileFetcher::on(const transfer::Listing& listing) {
   const auto look = [files = fetch.files, path = fetch.path, listed = listing.files] {
     std::vector<Part> parts;
     for (const transfer::ListedFile& file : listed) {
-      const storage::Held held = files->held(path + "/" + file.name);
+      storage::Held held = files->held(path + "/" + file.name);
+      // A whole one that was cut short comes anew: otherwise it would be short whenever somebody wants it.
+      if (held.is_stored && static_cast<std::int64_t>(held.bytes) < file.bytes)
+        held = files->append(path + "/" + file.name, static_cast<std::uint64_t>(file.bytes), {});
       const std::int64_t have = std::min(static_cast<std::int64_t>(held.bytes), file.bytes);
       parts.push_back({file, have, have});
     }

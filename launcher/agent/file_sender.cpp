@@ -325,8 +325,10 @@ void FileSender::put(const transfer::Put& put, std::uint64_t attempt, const Resu
     if (is_whole) {
       link_.send(put, bytes.value());
     } else if (!checkpoint.empty()) {
-      drop_shipment(bytes ? put.file + " has become shorter" : bytes.error().message);
-      look(put.run);
+      const std::string why = bytes ? put.file + " has become shorter" : bytes.error().message;
+      on_checkpoint_refused(runs_.at(put.run), checkpoint, why);
+      choose_checkpoint();
+      check_end(put.run);
     } else {
       on_file_refused(runs_.at(put.run), {put.run, put.file, bytes ? "it has become shorter" : bytes.error().message});
     }

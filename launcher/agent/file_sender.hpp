@@ -44,7 +44,7 @@ class FileSender {
   static constexpr int kReadsMax = 4;             ///< Chunks that are read ahead.
   static constexpr std::size_t kQueriesMax = 64;  ///< Without an answer.
   static constexpr std::size_t kEndingsMax = 64;  ///< Logs that are said to have ended, without an answer.
-  static constexpr int kAttemptsMax = 3;          ///< To put a checkpoint that is found damaged at its end.
+  static constexpr int kAttemptsMax = 3;          ///< To put a checkpoint that is found damaged, or cannot be read.
   /// Of a checkpoint, each of which is a question or two at once: more would end the link, and with it that of all
   /// runs.
   static constexpr std::size_t kShippedFilesMax = 2048;
@@ -73,6 +73,8 @@ class FileSender {
   void end(const RunId& run);
   void forget(const RunId& run);
   [[nodiscard]] bool has(const RunId& run) const { return runs_.contains(run); }
+  /// All is sent, or refused for good.
+  [[nodiscard]] bool is_empty() const { return runs_.empty(); }
   void stop();
 
   void on_open();
@@ -98,7 +100,7 @@ class FileSender {
     std::map<std::string, Track> logs;
     std::set<std::string> waiting;  ///< Names of checkpoints that are here and not known to be there.
     std::set<std::string> stored;
-    std::map<std::string, int> attempts;  ///< Of checkpoints that were refused.
+    std::map<std::string, int> attempts;  ///< Of checkpoints that were refused, or could not be read.
     std::size_t refused = 0;              ///< Logs, on this connection.
     Duration rest{};                      ///< After a checkpoint was refused: no other run waits for that.
     TimePoint rests_until{};

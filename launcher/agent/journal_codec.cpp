@@ -21,7 +21,9 @@ std::string print(const Json& object) {
 struct Writer {
   Json& head;
   std::string& message;
-  void operator()(const event::Connected&) { head["event"] = "connected"; }
+  void operator()(const event::Connected& connected) {
+    head.update({{"event", "connected"}, {"address", connected.address}});
+  }
   void operator()(const event::Disconnected&) { head["event"] = "disconnected"; }
   void operator()(const event::FromCoordinator& from) {
     head["event"] = "from_coordinator";
@@ -39,7 +41,8 @@ struct Writer {
                  {"run", closed.run},
                  {"signal", closed.signal},
                  {"reason", closed.message},
-                 {"with_agent", closed.with_agent}});
+                 {"with_agent", closed.with_agent},
+                 {"never_started", closed.never_started}});
   }
   void operator()(const event::StraysCleared& cleared) {
     head.update({{"event", "strays_cleared"}, {"run", cleared.run}});
@@ -103,11 +106,12 @@ Result<core::AgentEvent> read_event(const Json& head, std::string_view message) 
     if (!said) return said.error();
     return core::AgentEvent{event::FromCoordinator{std::move(said).value()}};
   }
-  if (name == "connected") return core::AgentEvent{event::Connected{}};
+  if (name == "connected") return core::AgentEvent{event::Connected{head.value("address", "")}};
   if (name == "disconnected") return core::AgentEvent{event::Disconnected{}};
   if (name == "keeper_started") return core::AgentEvent{event::KeeperStarted{run(), head.at("link_path")}};
   if (name == "keeper_closed")
-    return core::AgentEvent{event::KeeperClosed{run(), head.at("signal"), head.at("reason"), head.at("with_agent")}};
+    return core::AgentEvent{event::KeeperClosed{run(), head.at("signal"), head.at("reason"), head.at("with_agent"),
+                                                head.value("never_started", false)}};
   if (name == "strays_cleared") return core::AgentEvent{event::StraysCleared{run()}};
   if (name == "port_reserved")
     return core::AgentEvent{

@@ -47,7 +47,11 @@ KeeperProcess::KeeperProcess(boost::asio::io_context& io, Handlers handlers, std
 
 Status KeeperProcess::start(const std::string& program, const std::optional<process::Account>& account, int input) {
   if (account) user_ = account->uid;
-  if (reattach_) return start_listening(program, account);
+  if (reattach_) {
+    Status started = start_listening(program, account);
+    if (!started && pid_ == 0) (void)::unlink(reattach_->socket.c_str());  // Ignoring: it may not have come so far.
+    return started;
+  }
   auto pair = process::socket_pair(SOCK_STREAM);
   if (!pair) return pair.error();
   process::SpawnOptions options = keeper_options({program, "keeper"}, pair.value().second.get(), account);

@@ -81,6 +81,8 @@ class Spool {
   void look(const RunId& run) { sender_.look(run); }
   /// Nothing of the run is left here but its files.
   void end(const RunId& run);
+  /// Files of some run are on their way, or may be taken yet: not those that were refused, which lie here for long.
+  [[nodiscard]] bool is_sending() const { return link_.is_open() && !sender_.is_empty(); }
   /// `path` is a checkpoint's folder in the run's folder here. Never answered inside.
   void fetch(const RunId& run, const std::string& path, FileFetcher::Handlers handlers);
   /// What the run's job brings is here, in folders of `owner` (nothing: ours), where the job that localize() has made

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include <boost/asio/post.hpp>
 
@@ -21,6 +23,13 @@ winsize terminal_size() {
   winsize size{};
   if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return {24, 80, 0, 0};
   return size;
+}
+
+/// By their device: /dev/tty is another file than the terminal that it stands for.
+bool are_one_terminal(int first, int second) {
+  unsigned one = 0;
+  unsigned other = 0;
+  return ::ioctl(first, TIOCGDEV, &one) == 0 && ::ioctl(second, TIOCGDEV, &other) == 0 && one == other;
 }
 
 }  // namespace
@@ -49,7 +58,8 @@ Console::Console(boost::asio::io_context& io, ConsoleStyle style)
     : io_(io),
       style_(style),
       out_(io, STDOUT_FILENO, [this] { on_turn(); }),
-      err_(io, STDERR_FILENO, [this] { on_turn(); }) {}
+      err_(io, STDERR_FILENO, [this] { on_turn(); }),
+      is_one_terminal_(are_one_terminal(STDOUT_FILENO, STDERR_FILENO)) {}
 
 void Console::result(const std::string& line) {
   output(line + "\n", nullptr);
@@ -62,14 +72,26 @@ void Console::output(std::string lines, std::function<void()> on_written) {
 void Console::output(keeper::Stream stream, std::string text, std::function<void()> on_written) {
   OutputSink& to = sink(stream);
   if (to.is_terminal()) text = for_terminal(text, Steering::kColors);
-  clear_live();
-  if (!text.empty() && (to.is_terminal() || stream == keeper::Stream::kErr)) has_open_line_ = text.back() != '\n';
+  if (&to == &err_) {
+    clear_live();
+    if (!text.empty()) has_open_line_ = text.back() != '\n';
+    text.insert(0, std::exchange(owed_, {}));
+  }
   to.write(std::move(text), std::move(on_written));
 }
 
 void Console::on_turn() {
+  tell_loss();
   draw_live();
   if (when_drained_ && drained()) boost::asio::post(io_, std::exchange(when_drained_, nullptr));
+}
+
+/// Of what stdout does not take. Of stderr there is nowhere to tell it but in the exit code.
+void Console::tell_loss() {
+  if (out_.error() == 0 || std::exchange(is_loss_told_, true)) return;
+  complain("warning",
+           "cannot write to stdout: " + std::generic_category().message(out_.error()) +
+               "; no more is written there. All that workers write is in the run's logs/: sgd-launch logs shows it");
 }
 
 void Console::give_up() {
@@ -97,7 +119,7 @@ void Console::block(const std::string& text) {
   clear_live();
   const std::string whole = std::exchange(has_open_line_, false) ? "\n" + text : text;
   if (err_.drained()) {
-    err_.offer(whole);
+    (void)offer(whole, Rest::kOfLine);  // Ignoring what a terminal without room has lost.
   } else if (waiting_bytes_ + whole.size() <= kWaitingBytesMax) {
     waiting_bytes_ += whole.size();
     err_.write(whole, [this, size = whole.size()] { waiting_bytes_ -= size; });
@@ -120,15 +142,31 @@ void Console::bars(const std::vector<std::string>& lines) {
   draw_live();
 }
 
-void Console::clear_live() {
-  if (live_lines_ == 0) return;
-  std::string text = "\r\x1b[K";
-  for (std::size_t line = 1; line < live_lines_; ++line) text += "\x1b[A\r\x1b[K";
-  live_lines_ = 0;
-  err_.offer(text);
+/// False: nothing of `text` is written. What is begun is owed: a line, or `text` as a whole.
+bool Console::offer(const std::string& text, Rest owed) {
+  const std::string whole = std::exchange(owed_, {}) + text;
+  const std::size_t begin = whole.size() - text.size();
+  const std::size_t taken = err_.offer(whole);
+  std::size_t end = begin;
+  if (taken > begin) {
+    const bool is_line_over = owed == Rest::kOfLine && whole[taken - 1] == '\n';
+    const std::size_t newline = owed == Rest::kAll ? std::string::npos : whole.find('\n', taken);
+    end = is_line_over ? taken : std::min(newline, whole.size() - 1) + 1;
+  }
+  owed_ = whole.substr(std::min(taken, end), end - std::min(taken, end));
+  return taken > begin;
 }
 
-/// The cursor stays at the end of the last of them.
+/// They are drawn only while nothing waits, so that this comes before all that is written next.
+void Console::clear_live() {
+  if (live_lines_ == 0) return;
+  owed_ += "\r\x1b[K";
+  for (std::size_t line = 1; line < live_lines_; ++line) owed_ += "\x1b[A\r\x1b[K";
+  live_lines_ = 0;
+  (void)offer("", Rest::kAll);  // Ignoring: what is not written now stays owed.
+}
+
+/// The cursor stays at the end of the last of them. Those for which there is no room are drawn at the next turn.
 void Console::draw_live() {
   if (live_lines_ > 0 || has_open_line_ || !drained() || !style_.is_terminal) return;
   const winsize size = terminal_size();
@@ -139,7 +177,7 @@ void Console::draw_live() {
   };
   for (std::size_t bar = 0; bar < std::min(room, bars_.size()); ++bar) add(bars_[bar]);
   if (!status_.empty()) add(status_);
-  if (live_lines_ > 0) err_.offer(text);
+  if (!offer(text, Rest::kAll)) live_lines_ = 0;
 }
 
 }  // namespace sgd::cli

@@ -4,7 +4,8 @@
 // status line.
 //
 // Nothing here blocks the event loop (output_sink.hpp). Where stderr's reader does not take the text of ranks, ours
-// waits behind it; a terminal that is stopped (Ctrl-S) loses narration beyond that instead of stopping the launcher.
+// waits behind it; a terminal that is stopped (Ctrl-S) loses narration beyond that instead of stopping the launcher. It
+// never loses half: what takes live lines away, and the end of a line that was begun, come before anything else.
 
 #include <functional>
 #include <string>
@@ -56,11 +57,21 @@ class Console {
   [[nodiscard]] bool is_terminal(keeper::Stream stream) const { return sink(stream).is_terminal(); }
 
  private:
-  [[nodiscard]] OutputSink& sink(keeper::Stream stream) { return stream == keeper::Stream::kOut ? out_ : err_; }
+  enum class Rest {
+    kOfLine,  ///< Up to the end of the line that was begun.
+    kAll,     ///< Of a text that counts only as a whole.
+  };
+
+  /// Of one terminal there is one order: what goes to stdout must not come before what takes live lines away.
+  [[nodiscard]] OutputSink& sink(keeper::Stream stream) {
+    return stream == keeper::Stream::kOut && !is_one_terminal_ ? out_ : err_;
+  }
   [[nodiscard]] const OutputSink& sink(keeper::Stream stream) const {
-    return stream == keeper::Stream::kOut ? out_ : err_;
+    return stream == keeper::Stream::kOut && !is_one_terminal_ ? out_ : err_;
   }
   void on_turn();
+  void tell_loss();
+  bool offer(const std::string& text, Rest owed);
   void clear_live();
   void draw_live();
 
@@ -68,6 +79,9 @@ class Console {
   ConsoleStyle style_;
   OutputSink out_;
   OutputSink err_;
+  bool is_one_terminal_;       ///< Behind both.
+  bool is_loss_told_ = false;  ///< Of what stdout did not take.
+  std::string owed_;           ///< To stderr, before anything else: an erase, or the rest of what was begun.
   std::string status_;
   std::vector<std::string> bars_;
   std::size_t live_lines_ = 0;     ///< That are drawn.

@@ -19,10 +19,10 @@ std::string error_record(const core::RunOutcome& outcome, double failed_at_s) {
   double at_s = failed_at_s;
   if (outcome.cause && !outcome.cause->error.empty()) {
     const RankError& error = outcome.cause->error;
-    said["message"] = core::words(error);
+    said["message"] = core::whole_words(error);
     stack = "Traceback (most recent call last):\n";
     for (const std::string& line : error.frames) stack += line + "\n";
-    stack += core::words(error) + "\n";
+    stack += core::whole_words(error) + "\n";
     if (error.at_s > 0) at_s = error.at_s;
   }
   said["extraInfo"] = {{"py_callstack", stack},

@@ -12,6 +12,7 @@
 #include "launcher/cli/json_lines.hpp"
 #include "launcher/cli/local_node.hpp"
 #include "launcher/cli/program_files.hpp"
+#include "launcher/cli/tune_views.hpp"
 #include "launcher/core/claims.hpp"
 #include "launcher/core/failure.hpp"
 #include "launcher/core/stop_request.hpp"
@@ -25,6 +26,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr auto kRedraw = std::chrono::milliseconds(200);
+constexpr auto kLookForWaits = std::chrono::milliseconds(500);  // Without a terminal.
 constexpr auto kLookForEnd = std::chrono::milliseconds(5);
 constexpr std::size_t kRowsLive = 12;
 constexpr std::size_t kRowsAtEnd = 24;
@@ -236,7 +238,7 @@ void LocalExperiment::end_if_done() {
   if (!outcome_ || is_ending_) return;
   end_timer_.expires_after(kLookForEnd);
   end_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
+    if (error || is_ending_) return;
     if (!agent_->is_idle() || !coordinator_.is_idle()) return end_if_done();
     is_ending_ = true;
     end();
@@ -283,7 +285,11 @@ void LocalExperiment::on_signal(int signal) {
   const bool at_once = ++signals_seen_ > 1 || signal == SIGQUIT;
   // Whoever asks twice, or when all is over, does not wait for a stdout that nobody reads.
   if (at_once || outcome_) console_.give_up();
-  if (outcome_) return;
+  if (outcome_) {
+    // What the end still waits for may never come.
+    if (!std::exchange(is_hurried_, true)) return;
+    return std::exchange(is_ending_, true) ? stop_all() : end();
+  }
   if (!at_once)
     console_.narrate(fmt::format("sgd-launch: signal {}: stopping all trials, at most {}; once more to kill",
                                  core::signal_words(signal), format_duration(experiment_.job.stop.grace)));
@@ -291,15 +297,30 @@ void LocalExperiment::on_signal(int signal) {
 }
 
 void LocalExperiment::tick_status() {
-  if (!console_.style().is_terminal) return;
-  if (!outcome_) {
+  const bool is_terminal = console_.style().is_terminal;
+  if (!outcome_) look_for_waits();
+  if (!outcome_ && is_terminal) {
     console_.bars(table_.lines(kRowsLive));
     console_.status(table_.progress());
   }
-  status_timer_.expires_after(kRedraw);
+  status_timer_.expires_after(is_terminal ? kRedraw : kLookForWaits);
   status_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) tick_status();
   });
+}
+
+/// A trial that waits while others are at work is as it should be; where none has a place, why is said.
+void LocalExperiment::look_for_waits() {
+  for (auto trial = table_.first_unplaced(); trial; trial = table_.first_unplaced()) {
+    const auto shot = coordinator_.snapshot(trial_run_name(experiment_.id, *trial), core::Ranks::kLeftOut);
+    if (!shot) return;  // It has only been decided on.
+    const bool waits = shot->phase == core::RunPhase::kPlacing;
+    table_.note_place(*trial, waits);
+    if (!waits) continue;
+    const std::string wait = table_.all_wait() ? waits_.line(*shot) : "";
+    if (!wait.empty()) console_.narrate("sgd-launch: " + wait, true);
+    return;
+  }
 }
 
 /// For its trials, too: they have no socket of their own. One that has ended is what its files say.

@@ -8,7 +8,7 @@
 //                                         └── events of the experiment ──> TrialTable ──> Console
 //
 // What ranks write is in their trials' logs; it is not shown. Ends when the outcome is recorded and committed, and the
-// agent has nothing left.
+// agent has nothing left, or with a second signal after it.
 
 #include <memory>
 #include <optional>
@@ -24,6 +24,7 @@
 #include "launcher/cli/kept_search.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/trial_table.hpp"
+#include "launcher/cli/wait_teller.hpp"
 #include "launcher/coordinator/control_server.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
 #include "launcher/process/input_end.hpp"
@@ -60,6 +61,7 @@ class LocalExperiment {
   void wait_signal();
   void on_signal(int signal);
   void tick_status();
+  void look_for_waits();
   [[nodiscard]] nlohmann::ordered_json answer(const nlohmann::json& request);
 
   const RunOptions& options_;
@@ -80,8 +82,10 @@ class LocalExperiment {
   boost::asio::steady_timer timeout_;
   std::optional<process::InputEnd> lifeline_;
   std::optional<core::RunOutcome> outcome_;
+  WaitTeller waits_;
   int signals_seen_ = 0;
   bool is_ending_ = false;
+  bool is_hurried_ = false;  ///< A signal has come after the outcome.
 };
 
 }  // namespace sgd::cli

@@ -7,7 +7,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -31,6 +33,24 @@ namespace {
 
 constexpr auto kStatusInterval = std::chrono::milliseconds(100);
 constexpr int kTicksPerPlainLine = 50;  // Without a terminal: a line every 5 s.
+
+/// Says when an agent is told of a run: only then will it say that nothing of the run is left.
+class WatchedLink : public net::CoordinatorLink {
+ public:
+  WatchedLink(std::unique_ptr<net::CoordinatorLink> link, std::function<void()> on_run)
+      : link_(std::move(link)), on_run_(std::move(on_run)) {}
+
+  void start(Handlers handlers) override { link_->start(std::move(handlers)); }
+  void send(cluster::ToAgent message) override {
+    if (std::holds_alternative<cluster::DesiredRun>(message)) on_run_();
+    link_->send(std::move(message));
+  }
+  void send(net::SharedMessage& message) override { link_->send(message); }
+
+ private:
+  std::unique_ptr<net::CoordinatorLink> link_;
+  std::function<void()> on_run_;
+};
 
 }  // namespace
 
@@ -184,19 +204,20 @@ Status LocalRun::record_resumption() {
 Status LocalRun::start_node(int index) {
   core::AgentFacts facts = local_facts(job_, {index, options_.local_nodes, options_.slots.value_or(job_.num_workers)});
   net::EmbeddedLink link = net::make_embedded_link(io_);
-  coordinator_.add_agent(facts.node, std::move(link.coordinator));
+  const NodeId id = facts.node;
+  coordinator_.add_agent(
+      id, std::make_unique<WatchedLink>(std::move(link.coordinator), [this, id] { holders_.insert(id); }));
   agent::AgentObserver watcher;
   const auto place = static_cast<std::size_t>(index);
   watcher.on_output = [this, place](const agent::Output& output) { on_output(place, output); };
   watcher.on_warning = [this](const std::string& message) { console_.complain("warning", message); };
-  watcher.on_run_gone = [this](const RunId&, bool) { on_run_gone(); };
-  LocalNode node{facts.node, facts.slots, nullptr};
+  watcher.on_run_gone = [this, id](const RunId&, bool) { on_run_gone(id); };
+  LocalNode node{id, facts.slots, nullptr};
   node.agent = std::make_unique<agent::AgentShell>(io_, std::move(facts), runtime_->file(fmt::format("{}-", index)),
                                                    own_program(), std::move(link.agent), std::move(watcher));
   if (auto input = input_for_ranks(); input) node.agent->give_input(std::move(input));
   if (!spares_.empty()) node.agent->use_spares(spares_);
   nodes_.push_back(std::move(node));
-  ++agents_with_run_;
   return nodes_.back().agent->start();
 }
 
@@ -221,46 +242,61 @@ coordinator::RunObserver LocalRun::observer() {
 
 void LocalRun::on_finished(const core::RunOutcome& outcome) {
   outcome_ = outcome;
-  // An agent that was never told of the run has nothing to forget.
-  if (outcome.generation == (history_ ? history_->past.generation : 0)) agents_with_run_ = 0;
   end_if_done();
 }
 
-void LocalRun::on_run_gone() {
+void LocalRun::on_run_gone(const NodeId& node) {
   ranks_.flush();
-  --agents_with_run_;
+  holders_.erase(node);
   end_if_done();
 }
 
 void LocalRun::end_if_done() {
-  if (!outcome_ || agents_with_run_ > 0 || std::exchange(is_ending_, true)) return;
+  if (!outcome_ || !holders_.empty() || std::exchange(is_ending_, true)) return;
   console_.status("");
   callbacks_.end(outcome_->state == "succeeded", [this] { end(); });
 }
 
 void LocalRun::end() {
+  if (std::exchange(is_over_, true)) return;
   console_.when_drained([this] {
     console_.status("");
-    if (outcome_->state == "succeeded" || outcome_->state == "interrupted" || outcome_->state == "cancelled" ||
-        outcome_->state == "timed_out") {
-      console_.narrate("sgd-launch: " + end_block(*outcome_, shown_dir_, shown_dir_, *job_.resolved),
-                       outcome_->state != "succeeded");
-    } else {
-      console_.block(failure_block(*outcome_, shown_dir_, shown_dir_, console_.style().color, failed_at_s_));
-      if (const char* file = std::getenv("TORCHELASTIC_ERROR_FILE"); file != nullptr && *file != '\0')
-        if (const Status told = write_error_record(file, *outcome_, failed_at_s_); !told)
-          console_.complain("warning", told.error().message);
-    }
-    for (LocalNode& node : nodes_) node.agent->stop();
-    coordinator_.stop();
-    control_.stop();
-    signals_.cancel();
-    status_timer_.cancel();
-    ranks_.stop();
-    timeout_.cancel();
-    lifeline_.reset();
-    io_.stop();  // Idle control clients are all that could still wait here.
+    tell_end();
+    close();
   });
+}
+
+void LocalRun::tell_end() {
+  if (outcome_->state == "succeeded" || outcome_->state == "interrupted" || outcome_->state == "cancelled" ||
+      outcome_->state == "timed_out") {
+    console_.narrate("sgd-launch: " + end_block(*outcome_, shown_dir_, shown_dir_, *job_.resolved),
+                     outcome_->state != "succeeded");
+    return;
+  }
+  console_.block(failure_block(*outcome_, shown_dir_, shown_dir_, console_.style().color, failed_at_s_));
+  const char* file = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (file == nullptr || *file == '\0') return;
+  if (const Status told = write_error_record(file, *outcome_, failed_at_s_); !told)
+    console_.complain("warning", told.error().message);
+}
+
+void LocalRun::close() {
+  for (LocalNode& node : nodes_) node.agent->stop();
+  coordinator_.stop();
+  control_.stop();
+  signals_.cancel();
+  status_timer_.cancel();
+  ranks_.stop();
+  timeout_.cancel();
+  lifeline_.reset();
+  io_.stop();  // Idle control clients are all that could still wait here.
+}
+
+/// Nothing is waited for any more, neither agents nor callbacks.
+void LocalRun::leave() {
+  if (is_over_) return close();
+  is_ending_ = true;
+  end();
 }
 
 void LocalRun::wait_signal() {
@@ -279,7 +315,10 @@ void LocalRun::on_signal(int signal) {
   // Whoever asks twice, or when all is over, does not wait for a stdout that nobody reads.
   if (at_once || outcome_) console_.give_up();
   if (is_ending_) callbacks_.give_up();
-  if (outcome_) return;
+  if (outcome_) {
+    if (std::exchange(is_hurried_, true)) leave();
+    return;
+  }
   if (!at_once)
     console_.narrate(fmt::format("sgd-launch: signal {}: stopping{}, at most {}; once more to kill",
                                  core::signal_words(signal), job_.training ? " with a checkpoint" : "",
@@ -298,11 +337,13 @@ void LocalRun::tick_status() {
   if (shot && !outcome_) {
     const std::string line = status_line(*shot, steps_planned_, step_before());
     console_.status(line);
-    const bool is_plain = !console_.style().is_terminal && job_.training;
+    has_begun_ = has_begun_ || shot->phase != core::RunPhase::kPlacing;
+    if (const std::string wait = waits_.line(*shot); !wait.empty()) console_.narrate("sgd-launch: " + wait, true);
+    const bool is_plain = !console_.style().is_terminal && job_.training && has_begun_;
     if (is_plain && ++status_ticks_ % kTicksPerPlainLine == 0) console_.narrate("sgd-launch: " + line);
   }
   // Without anything to show there is no reason to wake up.
-  if (!console_.style().is_terminal && !job_.training) return;
+  if (!console_.style().is_terminal && !job_.training && (has_begun_ || outcome_)) return;
   status_timer_.expires_after(kStatusInterval);
   status_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) tick_status();

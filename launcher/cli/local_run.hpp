@@ -6,11 +6,13 @@
 //   ranks
 //                                              └── events, metrics, outcome ──> Console <── output ──┘
 //
-// Ends when the run's outcome is recorded, every agent has nothing of it left, and the console
-// has taken what it will. Every process that the run started is gone by then.
+// Ends when the run's outcome is recorded, every agent that was given the run has nothing of it left, and the console
+// has taken what it will. Every process that the run started is gone by then. A second signal after the outcome ends it
+// in any case: keepers end what is left when their links close.
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,7 @@
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/rank_console.hpp"
 #include "launcher/cli/run_options.hpp"
+#include "launcher/cli/wait_teller.hpp"
 #include "launcher/coordinator/control_server.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
 #include "launcher/process/input_end.hpp"
@@ -65,9 +68,12 @@ class LocalRun {
   [[nodiscard]] process::UniqueFd input_for_ranks() const;
   void pass_signal(int signal);
   void on_finished(const core::RunOutcome& outcome);
-  void on_run_gone();
+  void on_run_gone(const NodeId& node);
   void end_if_done();
   void end();
+  void tell_end();
+  void close();
+  void leave();
   void wait_signal();
   void on_signal(int signal);
   void tick_status();
@@ -102,8 +108,12 @@ class LocalRun {
   std::optional<process::InputEnd> lifeline_;
   std::optional<core::RunOutcome> outcome_;
   int signals_seen_ = 0;
-  int agents_with_run_ = 0;
-  bool is_ending_ = false;  ///< Only callbacks are still at work.
+  std::set<NodeId> holders_;  ///< Nodes that were given the run, and have something of it.
+  bool is_ending_ = false;    ///< Only callbacks are still at work.
+  bool is_over_ = false;      ///< Only what was said is still to be taken.
+  bool is_hurried_ = false;   ///< A signal has come after the outcome.
+  bool has_begun_ = false;    ///< It has had a place.
+  WaitTeller waits_;
   int status_ticks_ = 0;
   double failed_at_s_ = 0;  ///< Of the wall clock: the newest failure.
 };

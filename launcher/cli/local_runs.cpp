@@ -9,6 +9,8 @@
 #include "common/json/lenient.hpp"
 #include "launcher/cli/control_client.hpp"
 #include "launcher/cli/run_naming.hpp"
+#include "launcher/storage/retention.hpp"
+#include "launcher/storage/run_directory.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -16,22 +18,34 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr const char* kRunLink = "run";  ///< In a folder of the runtime base: to the run's own.
-
-/// What its launcher says of the run that has this folder of the runtime base; nothing: none answers there.
-std::optional<Json> answer_at(const fs::path& place) {
+/// What its launcher says of the run that has this folder of the runtime base; nothing: there is none. Error: it is
+/// there, and does not answer.
+Result<std::optional<Json>> answer_at(const fs::path& place) {
+  using Answer = std::optional<Json>;
   std::error_code error;
-  const std::string socket = place / "control.sock";
+  const std::string socket = place / storage::kControlSocket;
+  const fs::path run_dir = fs::read_symlink(place / storage::kRunLink, error);
   if (fs::exists(socket, error)) {
-    auto answer = ask_socket(socket, socket, {{"request", "status"}});
-    return answer ? std::move(answer).value() : std::nullopt;
+    auto answer = ask_socket(socket, run_dir.empty() ? socket : run_dir.string(), {{"request", "status"}});
+    if (!answer && !fs::exists(socket, error)) return Answer{};  // It has ended meanwhile.
+    return answer;
   }
-  const fs::path run_dir = fs::read_symlink(place / kRunLink, error);
-  if (error) return std::nullopt;
+  if (run_dir.empty()) return Answer{};
   const NamedRun run = run_at(run_dir);
-  if (!run.cluster) return std::nullopt;
+  if (!run.cluster) return Answer{};
   auto answer = ask(run, {{"request", "status"}});
-  return answer ? std::move(answer).value() : std::nullopt;
+  if (!answer && !storage::is_run_live(run_dir)) return Answer{};
+  return answer;
+}
+
+/// What is known of a run whose launcher does not answer, as one that is suspended.
+Json silent_row(const fs::path& place, const std::string& why) {
+  std::error_code error;
+  const fs::path run_dir = fs::read_symlink(place / storage::kRunLink, error);
+  return {{"run", (error ? place : run_dir).filename().string()},
+          {"state", "not answering"},
+          {"reason", why},
+          {"run_dir", error ? Json() : Json(run_dir.string())}};
 }
 
 }  // namespace
@@ -42,7 +56,7 @@ Result<ListedRun> ListedRun::make(const std::string& run_dir) {
   auto place = process::RuntimeDir::create(base.value());
   if (!place) return place.error();
   std::error_code error;
-  fs::create_symlink(run_dir, place.value().file(kRunLink), error);
+  fs::create_symlink(run_dir, place.value().file(storage::kRunLink), error);
   if (error) return Error{"cannot list the run in " + base.value() + ": " + error.message()};
   return ListedRun(std::move(place).value());
 }
@@ -53,8 +67,9 @@ nlohmann::ordered_json local_runs() {
   std::error_code error;
   for (fs::directory_iterator at(base ? base.value() : "", error), end; !error && at != end; at.increment(error)) {
     const auto answer = answer_at(at->path());
-    if (!answer || !read_or(*answer, "ok", false)) continue;
-    const Json& status = member(*answer, "status");
+    const bool has_answer = answer && answer.value() && read_or(*answer.value(), "ok", false);
+    if (answer && !has_answer) continue;
+    const Json status = answer ? member(*answer.value(), "status") : silent_row(at->path(), answer.error().message);
     // It is over, and its launcher prints what is left: what is told is its summary.
     if (!status.is_object()) continue;
     rows.push_back(status);

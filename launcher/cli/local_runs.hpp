@@ -21,7 +21,8 @@ class ListedRun {
   process::RuntimeDir place_;
 };
 
-/// The status of each that lives, as a list of rows of `ps`, in the order of their names.
+/// The status of each that lives, as a list of rows of `ps`, in the order of their names. One whose launcher does not
+/// answer is "not answering", with the reason.
 [[nodiscard]] nlohmann::ordered_json local_runs();
 
 }  // namespace sgd::cli

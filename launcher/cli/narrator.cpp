@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <ctime>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -164,16 +165,27 @@ std::string retries_text(const core::RunOutcome& outcome) {
   return fmt::format("yes, after {}; not after this one", counted(outcome.failures - 1, "earlier failure"));
 }
 
-/// The frames that it died in, and its last lines unless the block has their words already.
+/// Each line of `said` behind a margin.
+void append_quoted(std::string& text, std::string_view said) {
+  while (!said.empty()) {
+    const std::size_t end = std::min(said.find('\n'), said.size());
+    text += fmt::format("    | {}\n", said.substr(0, end));
+    said.remove_prefix(std::min(end + 1, said.size()));
+  }
+}
+
+/// The frames that it died in with the whole message, and its last lines unless the block has their words already.
 void append_said(std::string& text, const core::Failure& cause) {
   const std::string error = core::words(cause.error);
-  if (!cause.error.frames.empty()) {
+  const bool is_long = cause.error.message.find('\n') != std::string::npos;
+  const bool is_quoted = !cause.error.frames.empty() || is_long;
+  if (is_quoted) {
     text += fmt::format("  raised in {}:\n", cause.subject);
-    for (const std::string& line : cause.error.frames) text += "    | " + line + "\n";
-    text += "    | " + error + "\n";
+    for (const std::string& line : cause.error.frames) append_quoted(text, line);
+    append_quoted(text, core::whole_words(cause.error));
   }
   const auto has_error = [&](const std::string& line) { return line.find(error) != std::string::npos; };
-  const bool is_raised = !cause.error.frames.empty() && std::any_of(cause.tail.begin(), cause.tail.end(), has_error);
+  const bool is_raised = is_quoted && std::any_of(cause.tail.begin(), cause.tail.end(), has_error);
   const bool is_headline =
       cause.tail.size() == 1 && !cause.message.empty() && cause.tail.front().find(cause.message) != std::string::npos;
   if (cause.tail.empty() || is_raised || is_headline) return;

@@ -24,7 +24,13 @@ bool has_room(int fd) {
   return ::poll(&poll_fd, 1, 0) == 1;
 }
 
+bool has_lost_any = false;
+
 }  // namespace
+
+bool has_lost_output() {
+  return has_lost_any;
+}
 
 OutputSink::OutputSink(boost::asio::io_context& io, int fd, std::function<void()> on_turn)
     : io_(io), fd_(fd), on_turn_(std::move(on_turn)), watched_(io) {
@@ -52,13 +58,15 @@ void OutputSink::write(std::string bytes, std::function<void()> on_written) {
   if (!is_waiting_) flush();
 }
 
-void OutputSink::offer(std::string_view text) const {
-  while (!text.empty() && has_room(fd_)) {
-    const ssize_t count = ::write(fd_, text.data(), std::min(text.size(), kPipePieceBytes));
+std::size_t OutputSink::offer(std::string_view text) const {
+  std::size_t taken = 0;
+  while (taken < text.size() && has_room(fd_)) {
+    const ssize_t count = ::write(fd_, text.data() + taken, std::min(text.size() - taken, kPipePieceBytes));
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(count));
+    if (count <= 0) break;
+    taken += static_cast<std::size_t>(count);
   }
+  return taken;
 }
 
 void OutputSink::flush() {
@@ -77,11 +85,20 @@ bool OutputSink::write_some(Piece& piece) {
     const ssize_t count = ::write(fd_, piece.bytes.data() + piece.written, size);
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) is_closed_ = true;  // The files of the run have everything.
+    if (count < 0) close_for(errno);  // The files of the run have everything.
     if (count > 0) piece.written += static_cast<std::size_t>(count);
   }
   finish_piece();
   return true;
+}
+
+void OutputSink::close_for(int error) {
+  is_closed_ = true;
+  // Whoever has stopped reading has had enough: a pipe's or a socket's other end, and a terminal that was closed.
+  const bool is_reader_gone = error == EPIPE || error == ECONNRESET || (error == EIO && is_terminal_);
+  if (is_reader_gone) return;
+  error_ = error;
+  has_lost_any = true;
 }
 
 void OutputSink::finish_piece() {

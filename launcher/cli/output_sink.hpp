@@ -1,7 +1,8 @@
 #pragma once
 // One of our own streams, written without blocking the event loop: in pieces that its reader has room for. What it has
 // not taken waits in a queue that the output window of the keepers bounds (bytes are acknowledged when they are
-// written). A reader that has gone away ends writing, never the run.
+// written). A reader that has gone away ends writing, never the run; so does what cannot be written (a full disk), but
+// that is remembered, so that it is told.
 
 #include <deque>
 #include <functional>
@@ -21,12 +22,14 @@ class OutputSink {
   [[nodiscard]] bool is_terminal() const { return is_terminal_; }
   /// `on_written` is called when the bytes are written or given up; may be empty.
   void write(std::string bytes, std::function<void()> on_written);
-  /// As much of `text` as there is room for now, before what waits; the rest is dropped.
-  void offer(std::string_view text) const;
+  /// As much of `text` as there is room for now, before what waits: how many bytes of it. The rest is dropped.
+  std::size_t offer(std::string_view text) const;
   /// Everything given to it has been written or given up.
   [[nodiscard]] bool drained() const { return queue_.empty(); }
   /// Nothing more is written: what waits is given up.
   void give_up();
+  /// Why something could not be written that a reader may miss (ENOSPC); 0: nothing of that kind.
+  [[nodiscard]] int error() const { return error_; }
 
  private:
   struct Piece {
@@ -37,6 +40,7 @@ class OutputSink {
 
   void flush();
   bool write_some(Piece& piece);
+  void close_for(int error);
   void finish_piece();
   void wait_writable();
 
@@ -48,7 +52,11 @@ class OutputSink {
   bool is_pollable_ = false;  ///< Not a regular file.
   bool is_closed_ = false;
   bool is_waiting_ = false;
+  int error_ = 0;
   std::deque<Piece> queue_;
 };
+
+/// A sink of this process has an error(): the process has not done all that it was asked for.
+[[nodiscard]] bool has_lost_output();
 
 }  // namespace sgd::cli

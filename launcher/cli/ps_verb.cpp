@@ -1,6 +1,7 @@
 // `sgd-launch ps`: the runs of a coordinator, and without one that is named this user's on this machine.
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 
 #include <fmt/format.h>
@@ -23,14 +24,18 @@ std::string number_text(const Json& row, const char* key) {
 
 void print_overview(const Json& runs) {
   std::size_t width = 26;  // As wide as the longest name: with most of them a row has 80 columns.
-  for (const Json& row : runs) width = std::max(width, read_or(row, "run", "").size());
-  constexpr auto kRow = "{:<{}} {:<11} {:>7} {:>5} {:>8} {:>8}  {}\n";
-  fmt::print(kRow, "run", width, "state", "workers", "epoch", "step", "failures", "reason");
+  std::size_t state_width = 11;
+  for (const Json& row : runs) {
+    width = std::max(width, read_or(row, "run", "").size());
+    state_width = std::max(state_width, read_or(row, "state", "").size());
+  }
+  constexpr auto kRow = "{:<{}} {:<{}} {:>7} {:>5} {:>8} {:>8}  {}\n";
+  fmt::print(kRow, "run", width, "state", state_width, "workers", "epoch", "step", "failures", "reason");
   for (const Json& row : runs) {
     const std::string step = number_text(row, row.contains("step") ? "step" : "steps");
     const std::string wanted = number_text(row, "num_workers");
     const std::string workers = number_text(row, "world_size") + (wanted == "-" ? "" : "/" + wanted);
-    fmt::print(kRow, read_or(row, "run", ""), width, read_or(row, "state", ""), workers,
+    fmt::print(kRow, read_or(row, "run", ""), width, read_or(row, "state", ""), state_width, workers,
                number_text(row, row.contains("epoch") ? "epoch" : "epochs"), step, number_text(row, "failures"),
                read_or(row, "reason", ""));
   }
@@ -44,6 +49,12 @@ Result<Json> runs_of(const net::Address& coordinator, bool all) {
   return runs.is_array() ? runs : Json::array();
 }
 
+/// Where nobody has named one, and none has ever been, it is not missed.
+bool has_left_socket(const net::Address& coordinator) {
+  std::error_code error;
+  return coordinator.is_local_socket() && std::filesystem::exists(coordinator.path, error);
+}
+
 }  // namespace
 
 int ps_verb(const std::vector<std::string>& arguments) {
@@ -51,7 +62,7 @@ int ps_verb(const std::vector<std::string>& arguments) {
   bool as_json = false;
   bool help = false;
   std::string address;
-  const std::vector<Option> table = {flag({"--all", "-a"}, "also runs that have ended", all),
+  const std::vector<Option> table = {flag({"--all", "-a"}, "also runs of the coordinator that have ended", all),
                                      flag({"--json"}, "one JSON object", as_json), address_option(address),
                                      flag({"--help", "-h"}, "this text", help)};
   Diagnostics diagnostics;
@@ -73,12 +84,16 @@ int ps_verb(const std::vector<std::string>& arguments) {
     const auto listed = runs_of(*coordinator, all);
     // Who names no coordinator asks for what is there: the one of this machine need not be.
     if (!listed && is_named) return refuse(exit_code::kUnreachable, listed.error().message);
-    if (!listed && runs.empty())
-      return refuse(exit_code::kUnreachable, "no run of yours is live on this machine; " + listed.error().message);
+    if (!listed && has_left_socket(*coordinator)) fmt::print(stderr, "sgd-launch: {}\n", listed.error().message);
     if (listed) runs.insert(runs.end(), listed.value().begin(), listed.value().end());
   }
+  if (all && !configured)
+    fmt::print(stderr, "sgd-launch: of this machine only live runs are listed; those in runs/ that have ended: {}\n",
+               address == "local" ? "sgd-launch runs --address local" : "sgd-launch runs");
   if (as_json)
     fmt::print("{}\n", dump_text(Json{{"schema_version", 1}, {"runs", runs}}, 2));
+  else if (runs.empty() && !configured)
+    fmt::print("no run of yours is live on this machine\n");
   else
     print_overview(runs);
   return exit_code::kSucceeded;

@@ -14,6 +14,7 @@
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/planned_steps.hpp"
+#include "launcher/cli/tune_views.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/core/secrets.hpp"
@@ -204,6 +205,7 @@ void RemoteRun::on_message(const Json& message) {
   if (type == "answer" && id == kSubmit) return on_submitted(message);
   if (type == "answer" && id == kFollow) return on_followed(message);
   if (type == "answer" && id == kStatus) return on_status(message);
+  if (type == "answer" && id == kTrialStatus) return on_trial_status(message);
   if (type == "answer" && id == kSignal) return on_signal_passed(message);
   if (type == "answer" && id == kSearch) return on_searched(message);
   if (type == "part") {
@@ -360,11 +362,33 @@ void RemoteRun::on_status(const Json& answer) {
   const std::string line = table_ ? table_->progress() : status_line(shot, steps_planned_);
   console_.status(line);
   has_begun_ = has_begun_ || shot.phase != core::RunPhase::kPlacing;
-  if (console_.style().is_terminal || ++status_ticks_ % kRemoteTicksPerPlainLine != 0) return;
-  const bool is_waiting = !has_begun_ && !table_ && !shot.reason.empty();
-  // What a command says tells how it goes; why it says nothing yet is told by nobody else.
-  const std::string told = is_waiting ? "waiting: " + shot.reason : is_training_ ? line : std::string();
-  if (!told.empty() && std::exchange(told_, told) != told) console_.narrate("sgd-launch: " + told, is_waiting);
+  if (!table_) tell_wait(shot);
+  // What a command says tells how it goes.
+  if (console_.style().is_terminal || !is_training_ || !has_begun_) return;
+  if (++status_ticks_ % kRemoteTicksPerPlainLine != 0) return;
+  if (std::exchange(told_, line) != line) console_.narrate("sgd-launch: " + line);
+}
+
+void RemoteRun::tell_wait(const core::RunSnapshot& shot) {
+  if (const std::string wait = waits_.line(shot); !wait.empty()) console_.narrate("sgd-launch: " + wait, true);
+}
+
+/// Of the first trial that may wait for one: those behind it in the queue wait as long.
+void RemoteRun::ask_for_place() {
+  const auto trial = table_ ? table_->first_unplaced() : std::nullopt;
+  if (!trial) return;
+  link_.send({{"type", "request"}, {"id", kTrialStatus}, {"request", "status"}, {"run", trial_run_name(run_, *trial)}});
+}
+
+void RemoteRun::on_trial_status(const Json& answer) {
+  if (!read_or(answer, "ok", false) || !answer.contains("status") || exit_code_ || !table_) return;
+  const core::RunSnapshot shot = core::snapshot_from_json(member(answer, "status"));
+  const auto trial = table_->first_unplaced();
+  if (!trial || shot.run != trial_run_name(run_, *trial)) return;  // It has said something meanwhile.
+  const bool waits = shot.phase == core::RunPhase::kPlacing;
+  table_->note_place(*trial, waits);
+  if (!waits) return ask_for_place();
+  if (table_->all_wait()) tell_wait(shot);
 }
 
 void RemoteRun::on_end(const Json& outcome_json) {
@@ -438,8 +462,9 @@ void RemoteRun::print_end(const core::RunOutcome& outcome) {
 
 void RemoteRun::tick_status() {
   const bool is_told = console_.style().is_terminal || is_training_;
-  if (exit_code_ || (!is_told && (has_begun_ || table_))) return;
-  link_.send({{"type", "request"}, {"id", kStatus}, {"request", "status"}, {"run", run_}});
+  if (exit_code_ || (!is_told && has_begun_ && !table_)) return;
+  if (is_told || !table_) link_.send({{"type", "request"}, {"id", kStatus}, {"request", "status"}, {"run", run_}});
+  ask_for_place();
   status_timer_.expires_after(kRemoteStatusInterval);
   status_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) tick_status();

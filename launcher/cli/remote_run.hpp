@@ -31,6 +31,7 @@
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/trial_table.hpp"
+#include "launcher/cli/wait_teller.hpp"
 #include "launcher/core/snapshot.hpp"
 #include "launcher/net/client_link.hpp"
 #include "launcher/process/input_end.hpp"
@@ -82,6 +83,9 @@ class RemoteRun {
   void on_submitted(const Json& answer);
   void on_followed(const Json& answer);
   void on_status(const Json& answer);
+  void ask_for_place();
+  void on_trial_status(const Json& answer);
+  void tell_wait(const core::RunSnapshot& shot);
   void on_searched(const Json& answer);
   void on_part(const std::string& bytes);
   void print_log(const std::string& file, std::string lines);
@@ -105,7 +109,7 @@ class RemoteRun {
   void end(int exit_code);
 
   /// Numbers of requests.
-  static constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4, kSignal = 5, kSearch = 6;
+  static constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4, kSignal = 5, kSearch = 6, kTrialStatus = 7;
 
   struct File {
     std::uint64_t got = 0;  ///< Bytes taken over the connection.
@@ -156,6 +160,7 @@ class RemoteRun {
   int status_ticks_ = 0;
   bool has_begun_ = false;  ///< It has had a place.
   std::string told_;        ///< How it goes, as it was told without a terminal.
+  WaitTeller waits_;
   std::optional<int> exit_code_;
 };
 

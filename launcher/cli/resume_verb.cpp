@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
@@ -54,9 +56,10 @@ int resume_on_cluster(const NamedRun& run, RunOptions& options) {
 
 int resume_verb(const std::vector<std::string>& arguments) {
   RunOptions options;
+  std::vector<Option> table = resume_option_table(options);
+  table.push_back(detach_option(options));
   const NamedRun run = name_run(
-      {"resume", "[options] [RUN]", "sgd-launch resume --set training.epochs=8", resume_option_table(options), {}},
-      arguments);
+      {"resume", "[options] [RUN]", "sgd-launch resume --set training.epochs=8", std::move(table), {}}, arguments);
   if (!run.is_named) return run.exit_code;
   if (run.cluster) return resume_on_cluster(run, options);
   const auto answer = ask_run(run.directory, {{"request", "status"}});
@@ -73,6 +76,8 @@ int resume_verb(const std::vector<std::string>& arguments) {
       [&](const job::Registered& registered) { return job::load_run_job(file, options.overrides, registered); });
   Diagnostics& diagnostics = loaded.diagnostics;
   diagnostics.items.insert(diagnostics.items.end(), counted.items.begin(), counted.items.end());
+  if (options.detach)
+    diagnostics.error("--detach", 0, 0, "needs a coordinator: a run on this machine ends with its launcher");
   for (const job::Overrides::Set& set : options.overrides.sets)
     if (set.path == "resume_from")
       diagnostics.error(set.source, 0, 0, "is for a new run; resume goes on from what the run itself has saved");

@@ -182,6 +182,10 @@ Option run_dir_option(RunOptions& options) {
           }};
 }
 
+Option detach_option(RunOptions& options) {
+  return flag({"--detach"}, "on a cluster: print the run's id and return; the run continues", options.detach);
+}
+
 std::vector<Option> run_option_table(RunOptions& options) {
   std::vector<Option> table;
   add_job_options(table, options);
@@ -189,7 +193,7 @@ std::vector<Option> run_option_table(RunOptions& options) {
   table.back().help += "; on a cluster: folder here for a copy of it";
   add_run_options(table, options);
   table.push_back(address_option(options.address));
-  table.push_back(flag({"--detach"}, "on a cluster: print the run's id and return; the run continues", options.detach));
+  table.push_back(detach_option(options));
   table.push_back(flag({"--help", "-h"}, "this text", options.help));
   add_torchrun_options(table, options);
   return table;

@@ -53,6 +53,7 @@ struct RunOptions {
 /// The table that parses into `options`, which must outlive it.
 [[nodiscard]] std::vector<Option> run_option_table(RunOptions& options);
 [[nodiscard]] Option run_dir_option(RunOptions& options);
+[[nodiscard]] Option detach_option(RunOptions& options);
 /// Those of `resume`: without a run directory and torchrun's names, and no variable of the environment changes a job
 /// that is fixed already.
 [[nodiscard]] std::vector<Option> resume_option_table(RunOptions& options);

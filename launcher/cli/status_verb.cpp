@@ -1,6 +1,7 @@
 // `sgd-launch status [RUN]`: what a run is doing, from its launcher; of one that has ended, from its summary.
 
 #include <algorithm>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -68,6 +69,16 @@ void print_live(const Json& status) {
   }
 }
 
+/// What starts an ended run again; empty: nothing is left to do, or it would fail again in the same way.
+std::string next_step(const std::string& run_dir, const std::string& run, const Json& summary) {
+  const bool is_final = read_or(member(summary, "cause"), "is_final", false);
+  const bool is_experiment =
+      member(summary, "tune").is_object() || member(json::read_ordered_file(run_dir + "/job.json"), "tune").is_object();
+  const bool has_state = is_experiment || !read_or(summary, "checkpoint", "").empty();
+  if (!has_state || is_final || read_or(summary, "state", "") == "succeeded") return {};
+  return (is_experiment ? "sgd-launch tune --resume " : "sgd-launch resume ") + run;
+}
+
 /// `run`: how people would name it to a verb.
 void print_ended(const std::string& run_dir, const std::string& run, const Json& summary) {
   const std::string state = read_or(summary, "state", "unknown");
@@ -86,9 +97,10 @@ void print_ended(const std::string& run_dir, const std::string& run, const Json&
       if (const std::string line = epoch_line(last, epochs); !line.empty())
         fmt::print("metrics    {}\n", plain_text(line));
   const std::string checkpoint = read_or(summary, "checkpoint", "");
-  if (!checkpoint.empty()) fmt::print("checkpoint {}/{}\n", run_dir, checkpoint);
+  // Those of an experiment's trials are absolute.
+  if (!checkpoint.empty()) fmt::print("checkpoint {}\n", (std::filesystem::path(run_dir) / checkpoint).string());
   fmt::print("folder     {}\n", run_dir);
-  if (!checkpoint.empty() && state != "succeeded") fmt::print("next       sgd-launch resume {}\n", run);
+  if (const std::string next = next_step(run_dir, run, summary); !next.empty()) fmt::print("next       {}\n", next);
 }
 
 /// Status of a run whose launcher does not answer: its summary, or without one what the other files tell.

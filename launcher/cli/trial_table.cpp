@@ -74,7 +74,9 @@ void TrialTable::add(const Json& event) {
   if (number < 0 || !what.starts_with("trial_")) return;
   drop_worst();  // Not at its end, which is still to be told.
   const bool was_dropped = dropped_ > 0 && what != "trial_started" && !trials_.contains(number);
-  if (!was_dropped) take(what, number, event);
+  if (was_dropped) return;
+  take(what, number, event);
+  note_unplaced(what, number);
 }
 
 void TrialTable::take(const std::string& what, std::int64_t number, const Json& event) {
@@ -112,6 +114,35 @@ void TrialTable::take(const std::string& what, std::int64_t number, const Json& 
     if (trial.state == "failed") ++failed_;
     if (kept_ && trial.state != "cancelled") ranked_.insert(rank_of(number));
   }
+}
+
+void TrialTable::note_unplaced(const std::string& what, std::int64_t number) {
+  const bool begins = what == "trial_started" || what == "trial_resumed" || what == "trial_restarted";
+  if (begins && trials_.at(number).state == "running")
+    unplaced_.insert(number);
+  else
+    unplaced_.erase(number);  // It has said something, or is not to have a place any more.
+  if (unplaced_.empty()) waits_ = false;
+}
+
+std::optional<std::int64_t> TrialTable::first_unplaced() const {
+  if (unplaced_.empty()) return std::nullopt;
+  return *unplaced_.begin();
+}
+
+void TrialTable::note_place(std::int64_t trial, bool waits) {
+  if (!waits) unplaced_.erase(trial);
+  waits_ = waits;
+}
+
+bool TrialTable::all_wait() const {
+  return waits_ && std::all_of(trials_.begin(), trials_.end(), [this](const auto& trial) {
+           return waits(trial.first) || is_over(trial.second.state) || trial.second.state == "paused";
+         });
+}
+
+std::string TrialTable::shown_state(std::int64_t number) const {
+  return waits(number) ? "placing" : trials_.at(number).state;
 }
 
 TrialTable::Rank TrialTable::rank_of(std::int64_t number) const {
@@ -191,7 +222,7 @@ std::vector<std::string> TrialTable::lines(std::size_t rows) const {
   const std::vector<std::int64_t> numbers = shown(rows);
   for (const std::int64_t number : numbers) {
     const Trial& trial = trials_.at(number);
-    std::vector<std::string> row = {fmt::format("{}{}", number, number == best_ ? " *" : ""), trial.state};
+    std::vector<std::string> row = {fmt::format("{}{}", number, number == best_ ? " *" : ""), shown_state(number)};
     for (const std::string& name : parameters) row.push_back(shown_value(member(trial.parameters, name.c_str())));
     row.push_back(trial.iteration > 0 ? fmt::format("{}", trial.iteration) : "-");
     row.push_back(shown_number(trial.value));
@@ -207,8 +238,10 @@ std::vector<std::string> TrialTable::lines(std::size_t rows) const {
 
 std::string TrialTable::progress() const {
   std::string text = fmt::format("{}/{} trials", ended_, std::max<std::int64_t>(planned_, ended_));
-  const auto at_work = static_cast<std::int64_t>(begun()) - ended_;
+  const auto placing = static_cast<std::int64_t>(waits_ ? unplaced_.size() : 0);
+  const auto at_work = static_cast<std::int64_t>(begun()) - ended_ - placing;
   if (at_work > 0) text += fmt::format(", {} at work", at_work);
+  if (placing > 0) text += fmt::format(", {} placing", placing);
   if (failed_ > 0) text += fmt::format(", {} failed", failed_);
   if (best_) text += fmt::format("  best {} {} (trial {})", metric_, shown_number(trials_.at(*best_).best), *best_);
   return text;
@@ -249,7 +282,7 @@ Json TrialTable::to_json() const {
   Json rows = Json::array();
   for (const auto& [number, trial] : trials_)
     rows.push_back({{"trial", number},
-                    {"state", trial.state},
+                    {"state", shown_state(number)},
                     {"parameters", trial.parameters},
                     {"iteration", trial.iteration},
                     {"value", trial.value ? Json(*trial.value) : Json(nullptr)},

@@ -1,6 +1,6 @@
 #pragma once
 // An experiment as a table, made of its events alone, so that what is shown is the same while it runs, when it has
-// ended, here and on a cluster. Pure.
+// ended, here and on a cluster. Which trials wait for a place is in no event: who shows it asks their runs. Pure.
 //
 //   trial  state      lr        epoch  val_accuracy
 //   * 7    completed  0.0213    5      0.9312 (best of epoch 4: 0.9320)
@@ -40,6 +40,13 @@ class TrialTable {
   /// A line of the experiment's events.jsonl; those of other kinds are nothing to it.
   void add(const Json& event);
 
+  /// The first trial at work of which it is not known that it has a place.
+  [[nodiscard]] std::optional<std::int64_t> first_unplaced() const;
+  /// Of that one: it waits for a place, and those that were started later wait behind it; or it has one.
+  void note_place(std::int64_t trial, bool waits);
+  /// Some trial waits for a place, and nobody else is at work.
+  [[nodiscard]] bool all_wait() const;
+
   /// That are kept.
   [[nodiscard]] const std::map<std::int64_t, Trial>& trials() const { return trials_; }
   [[nodiscard]] std::optional<std::int64_t> best() const { return best_; }
@@ -68,6 +75,9 @@ class TrialTable {
   [[nodiscard]] std::string short_name(const std::string& parameter) const;
   [[nodiscard]] std::string values_of(const Trial& trial) const;
   void note(std::int64_t number, const Trial& trial);
+  void note_unplaced(const std::string& what, std::int64_t number);
+  [[nodiscard]] bool waits(std::int64_t number) const { return waits_ && unplaced_.contains(number); }
+  [[nodiscard]] std::string shown_state(std::int64_t number) const;
 
   std::map<std::int64_t, Trial> trials_;
   std::string metric_;
@@ -81,6 +91,8 @@ class TrialTable {
   std::optional<std::size_t> kept_;   ///< Nothing: all trials.
   std::set<Rank> ranked_;             ///< Of trials_: those that have ended for good.
   std::size_t dropped_ = 0;           ///< Trials that have been in trials_.
+  std::set<std::int64_t> unplaced_;   ///< At work, and not known to have a place.
+  bool waits_ = false;                ///< The first of them is known to have none.
 };
 
 /// Of a trial.

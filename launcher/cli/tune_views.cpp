@@ -13,11 +13,14 @@
 #include "launcher/cli/run_fetch.hpp"
 #include "launcher/cli/run_place.hpp"
 #include "launcher/cli/trial_table.hpp"
+#include "launcher/core/snapshot.hpp"
 
 namespace sgd::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr int kTrialsAsked = 64;  // Each is a connection of its own.
 
 /// As people know it.
 std::string name_of(const NamedRun& run) {
@@ -54,11 +57,28 @@ Result<Json> best_of(const NamedRun& run) {
   return Error{fmt::format("no trial of {} has ended with a value yet", run.directory), exit_code::kNotFound};
 }
 
-/// The run of a trial of an experiment on a cluster.
+/// The run of a trial.
 NamedRun trial_run(const NamedRun& experiment, std::int64_t trial) {
   NamedRun run = experiment;
-  run.run = trial_run_name(experiment.run, trial);
+  if (run.cluster)
+    run.run = trial_run_name(experiment.run, trial);
+  else
+    run.directory += fmt::format("/trials/{:04}", trial);
   return run;
+}
+
+/// Runs of trials are asked until one has no place.
+void note_places(const NamedRun& experiment, TrialTable& table) {
+  for (int asked = 0; asked < kTrialsAsked; ++asked) {
+    const auto trial = table.first_unplaced();
+    if (!trial) return;
+    const auto answer = ask(trial_run(experiment, *trial), {{"request", "status"}});
+    if (!answer || !answer.value() || !answer.value()->contains("status")) return;
+    const core::RunSnapshot shot = core::snapshot_from_json(member(*answer.value(), "status"));
+    const bool waits = shot.phase == core::RunPhase::kPlacing;
+    table.note_place(*trial, waits);
+    if (waits) return;
+  }
 }
 
 Result<Json> job_of(const NamedRun& experiment, const Json& best) {
@@ -139,9 +159,10 @@ int tune_status(const std::vector<std::string>& arguments) {
   const NamedExperiment named =
       name_experiment("status", "[--json] [RUN]", {flag({"--json"}, "one JSON object", as_json)}, arguments);
   if (!named.run.is_named) return named.run.exit_code;
-  const auto table = table_of(named);
+  auto table = table_of(named);
   if (!table) return refuse(exit_code::kNotFound, table.error().message);
   const std::string state = state_of(named.run);
+  if (state == "running") note_places(named.run, table.value());
   if (as_json) {
     Json json = table.value().to_json();
     json["state"] = state;

@@ -43,10 +43,21 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
   service_.quota = options_.quota;
   service_.job_files().limits() = options_.files_of_one;
   service_.retention().retention = options_.runs_dir.empty() ? options_.retention : storage::Retention{};
-  service_.watch(
-      {[this](const RunId& run, const nlohmann::ordered_json& event) { file_completion_.on_event(run, event); },
-       [this](const RunId& run, const std::vector<std::string>& paths) { files_.keep(run, paths); },
-       [this](const RunId& run) { file_completion_.on_over(run); }});
+  service_.watch({[this](const RunId& run, const nlohmann::ordered_json& event) {
+                    file_completion_.on_event(run, event);
+                    probes_.on_event(event);
+                  },
+                  [this](const RunId& run, const std::vector<std::string>& paths) { files_.keep(run, paths); },
+                  [this](const RunId& run) { file_completion_.on_over(run); },
+                  [this](const RunId& run, const std::string& state) {
+                    if (!shell_.is_trial(run)) probes_.on_run_ended(state);
+                  }});
+  probes_.fill = [this](http::CoordinatorMetrics& metrics) {
+    metrics.clients = static_cast<std::int64_t>(service_.client_service().clients());
+    if (!gateway_) return;
+    metrics.frames_received = gateway_->frames.received;
+    metrics.frames_sent = gateway_->frames.sent;
+  };
 }
 
 Status CoordinatorDaemon::open() {
@@ -60,8 +71,9 @@ Status CoordinatorDaemon::open() {
         process::LogLevel::kWarning);
   if (const Status audit = audit_.open(options_.state_dir); !audit) return audit;
   const Status store = shell_.open_store(
-      options_.state_dir, {[this](const std::string& message) { log(message, process::LogLevel::kError); },
-                           [this] { log("the store takes events again"); }});
+      options_.state_dir,
+      {[this](const std::string& message) { log(message, process::LogLevel::kError); },
+       [this] { log("the store takes events again"); }, [this](Duration took) { probes_.on_commit(took); }});
   if (!store) return store;
   auto tls = open_identity();
   if (!tls) return tls.error();

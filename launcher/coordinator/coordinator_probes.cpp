@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/json/lenient.hpp"
 #include "launcher/http/process_metrics.hpp"
 #include "launcher/process/clock.hpp"
 
@@ -14,6 +15,14 @@ namespace {
 constexpr auto kStatusInterval = std::chrono::seconds(1);
 /// Where somebody looks at it: short enough that nothing that holds the loop for long stays unseen.
 constexpr Duration kLagInterval = std::chrono::milliseconds(10);
+
+/// Of all phases up to the last one: a query that looks for one finds it while nothing is in it.
+template <class Phase>
+std::map<std::string, std::int64_t> zeros_up_to(Phase last) {
+  std::map<std::string, std::int64_t> zeros;
+  for (int phase = 0; phase <= static_cast<int>(last); ++phase) zeros[core::name(static_cast<Phase>(phase))] = 0;
+  return zeros;
+}
 
 }  // namespace
 
@@ -69,6 +78,13 @@ void CoordinatorProbes::on_stop() {
   if (server_) server_->stop();
 }
 
+/// A recovery is of a training: of a command nobody knows when it is at work again.
+void CoordinatorProbes::on_event(const nlohmann::ordered_json& event) {
+  const std::string name = read_or(event, "event", "");
+  if (name == "failure") metrics.failures.add(read_or(event, "kind", ""));
+  if (name == "recovered") metrics.recovery.observe(read_or(event, "total_s", 0.0));
+}
+
 void CoordinatorProbes::tick() {
   std::string text = status_text();
   if (text != last_status_) notify_.status(text);
@@ -94,8 +110,10 @@ void CoordinatorProbes::refresh() {
   metrics.agents = metrics.slots = metrics.slots_used = 0;
   metrics.facts.clear();
   for (const auto& [verdict, name] : core::kFactVerdictNames) metrics.facts[name] = shell_.facts().of(verdict);
-  metrics.nodes.clear();
-  metrics.runs.clear();
+  metrics.nodes = zeros_up_to(core::NodePhase::kLost);
+  metrics.runs = zeros_up_to(core::RunPhase::kClearing);
+  metrics.store_bytes = shell_.store_bytes();
+  if (fill) fill(metrics);
   for (const auto& [phase, sum] : shell_.node_sums()) {
     metrics.nodes[core::name(phase)] = sum.nodes;
     if (phase == core::NodePhase::kLost || phase == core::NodePhase::kClosed) continue;

@@ -31,9 +31,16 @@ class CoordinatorProbes {
   void on_ready();
   void on_reload();
   void on_stop();
+  /// A new line of a run's events.jsonl.
+  void on_event(const nlohmann::ordered_json& event);
+  /// It has ended, and is no trial.
+  void on_run_ended(const std::string& state) { metrics.runs_finished.add(state); }
+  void on_commit(Duration took) { metrics.store_commit.observe(to_seconds(took)); }
   [[nodiscard]] int port() const { return server_ ? server_->port() : 0; }
 
   http::CoordinatorMetrics metrics;  ///< Counters; gauges are set when they are asked for.
+  /// Sets those that the shell does not know. May be absent.
+  std::function<void(http::CoordinatorMetrics& metrics)> fill;
 
  private:
   void refresh();

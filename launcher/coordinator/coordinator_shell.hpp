@@ -85,6 +85,8 @@ class CoordinatorShell {
     /// What keeps the store from committing; nothing is acknowledged meanwhile.
     std::function<void(const std::string& message)> on_trouble;
     std::function<void()> on_recovered;
+    /// How long a transaction took. May be absent.
+    std::function<void(Duration took)> on_commit = {};
   };
 
   CutAfter cut_after;
@@ -177,6 +179,9 @@ class CoordinatorShell {
   [[nodiscard]] std::optional<std::string> owner_of(const RunId& id) const;
   /// Of a run that has ended: it is another one than it seemed to be, in its row and its summary.json.
   void change_outcome(const RunId& id, const core::RunOutcome& outcome);
+  /// Of a run that is over, and whose observer is_settled_later: its files are whole, and a restart need not tell its
+  /// end again. May be called by what that observer is told.
+  void settle(const RunId& id);
   /// Kept whole: of runs, of trials that have not ended, and of few others.
   [[nodiscard]] std::size_t rows() const { return runs_.size(); }
   /// Nothing is known any more of a run that has ended.
@@ -187,6 +192,8 @@ class CoordinatorShell {
   [[nodiscard]] bool is_idle() const;
   /// Stored events that a restart would replay.
   [[nodiscard]] std::uint64_t log_length() const { return store_->events(); }
+  /// Of the store on the disk; 0 without one.
+  [[nodiscard]] std::int64_t store_bytes() const { return store_ ? store_->file_bytes() : 0; }
   /// Nothing is taken from outside: too much waits for the store.
   [[nodiscard]] bool is_held() const { return is_held_; }
   void stop();
@@ -230,6 +237,7 @@ class CoordinatorShell {
   void store(const core::coordinator_command::Store& event);
   void wait_for(BarrierQueue::Ticket ticket);
   void file(const Run& run);
+  void file_when_settled(const Run& run);
   [[nodiscard]] bool is_committed() const;
   void replay(TimePoint at, const core::CoordinatorEvent& event, Replay& replay);
   [[nodiscard]] bool is_removed(const core::RunDefinition& definition) const;
@@ -276,6 +284,8 @@ class CoordinatorShell {
   AccountAsks account_asks_;
   std::map<RunId, Run*> live_;  ///< Of runs_: those with records.
   std::set<RunId> changed_;     ///< Of live_: something of them was given to be written, or is.
+  /// Have ended, and are written but for their rows, which come with settle(): the events behind these tell their ends.
+  std::map<RunId, std::uint64_t> unsettled_;
   BarrierQueue queue_;
   bool is_draining_ = false;
   bool drains_later_ = false;

@@ -160,6 +160,7 @@ void CoordinatorShell::begin_again(const core::RunDefinition& definition) {
 
 void CoordinatorShell::reopen_row(Run& run) {
   if (run.row.state.empty() && !run.row.is_finished()) return;
+  unsettled_.erase(run.row.id);
   run.row.state.clear();
   run.row.summary.clear();
   run.row.finished_s = 0;
@@ -263,6 +264,10 @@ Status CoordinatorShell::start_store() {
   handlers.on_cut = [post](Result<std::shared_ptr<const storage::StateCut>> cut) {
     post([cut = std::move(cut)](CoordinatorShell& shell) { shell.on_cut(cut); });
   };
+  if (store_observer_.on_commit)
+    handlers.on_timed = [post](Duration took) {
+      post([took](CoordinatorShell& shell) { shell.store_observer_.on_commit(took); });
+    };
   return store_->start(std::move(handlers));
 }
 
@@ -285,8 +290,26 @@ void CoordinatorShell::wait_for(BarrierQueue::Ticket ticket) {
 
 /// Nor before the row is.
 void CoordinatorShell::file(const Run& run) {
+  unsettled_.erase(run.row.id);
   store_->file(run.row);
   if (!uncommitted_) uncommitted_.emplace(io_.get_executor());
+}
+
+/// Its records go, and with them the files that they hold open: nodes that have gone may be waited for.
+void CoordinatorShell::file_when_settled(const Run& run) {
+  if (const auto after = run.records->unsettled_after())
+    unsettled_[run.row.id] = *after;
+  else
+    file(run);
+}
+
+/// Where its lines are not all written it is filed with the last of them.
+void CoordinatorShell::settle(const RunId& id) {
+  if (const auto live = live_.find(id); live != live_.end()) return live->second->records->settle();
+  if (!unsettled_.contains(id)) return;
+  file(runs_.at(id));
+  shorten(id);
+  cut_if_long();
 }
 
 bool CoordinatorShell::is_committed() const {
@@ -320,8 +343,9 @@ void CoordinatorShell::hold() {
   });
 }
 
-/// The row of an ended run says that all of it is written. Ten thousand nodes say a word a second: a look at all live
-/// runs for each of them would be most of what there is to do.
+/// The row of an ended run says that all of it is written, and has come from its nodes: a restart says nothing of it
+/// any more. Ten thousand nodes say a word a second: a look at all live runs for each of them would be most of what
+/// there is to do.
 void CoordinatorShell::settle_changed() {
   for (const RunId& id : std::exchange(changed_, {})) {
     const auto entry = live_.find(id);
@@ -329,10 +353,10 @@ void CoordinatorShell::settle_changed() {
     Run& run = *entry->second;
     if (run.records->written_up_to() && !is_watching_) watch_records();
     if (!run.records->is_complete()) continue;
-    file(run);
+    file_when_settled(run);
     run.records.reset();
     live_.erase(entry);
-    shorten(id);
+    if (!unsettled_.contains(id)) shorten(id);
   }
   cut_if_long();
 }
@@ -359,8 +383,8 @@ void CoordinatorShell::note_carried_out() {
     carried_out_ = open_events_.front().second;
 }
 
-/// A line that is not in its file can only be made of its event. Who is not patient gives up the lines of runs that
-/// cannot be written.
+/// A line that is not in its file can only be made of its event, and so can the end of a run that is not settled, which
+/// takes FileCompletion::kLimit at most. Who is not patient gives up the lines of runs that cannot be written.
 std::uint64_t CoordinatorShell::recorded_up_to(bool is_patient) const {
   std::uint64_t up_to = carried_out_;
   const TimePoint now = process::monotonic_now();
@@ -371,7 +395,9 @@ std::uint64_t CoordinatorShell::recorded_up_to(bool is_patient) const {
     if (is_stuck && !is_patient) continue;
     if (records.leaves_out()) return 0;
     up_to = std::min(up_to, records.written_up_to().value_or(up_to));
+    up_to = std::min(up_to, records.unsettled_after().value_or(up_to));
   }
+  for (const auto& [id, after] : unsettled_) up_to = std::min(up_to, after);
   return up_to;
 }
 
@@ -408,6 +434,7 @@ void CoordinatorShell::on_cut(const Result<std::shared_ptr<const storage::StateC
 
 void CoordinatorShell::forget_run(const RunId& id) {
   if (live_.contains(id) || (runs_.erase(id) == 0 && !ended_trials_.remove(id))) return;
+  unsettled_.erase(id);
   for (const RunId& trial : ended_trials_.of(id)) forget_run(trial);
   for (auto trial = runs_.lower_bound(id + "."); trial != runs_.end() && trial->first.starts_with(id + ".");) {
     const RunId its = (trial++)->first;
@@ -419,7 +446,7 @@ void CoordinatorShell::forget_run(const RunId& id) {
 }
 
 bool CoordinatorShell::is_idle() const {
-  return live_.empty() && queue_.empty() && is_committed() && !is_cutting_;
+  return live_.empty() && unsettled_.empty() && queue_.empty() && is_committed() && !is_cutting_;
 }
 
 }  // namespace sgd::coordinator

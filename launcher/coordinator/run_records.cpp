@@ -69,6 +69,7 @@ void RunRecords::best(const nlohmann::ordered_json& best, std::uint64_t after) {
 
 void RunRecords::finish(const core::RunOutcome& outcome, std::uint64_t after) {
   is_finished_ = true;
+  if (observer_.is_settled_later) unsettled_after_ = after;
   const auto summary = std::make_shared<const core::RunOutcome>(outcome);
   add({[directory = directory_.get(), summary] {
          const Status written = directory->write_summary(*summary);
@@ -95,8 +96,13 @@ void RunRecords::take_checkpoint(const std::string& from, const std::string& to)
 
 void RunRecords::begin_again(std::uint64_t after) {
   is_finished_ = is_finish_told_ = false;
+  unsettled_after_.reset();
   ++life_;
   add([directory = directory_.get()] { return directory->remove_summary(); }, after);
+}
+
+void RunRecords::settle() {
+  if (is_finish_told_) unsettled_after_.reset();
 }
 
 void RunRecords::add(std::function<Status()> write, std::uint64_t after) {

@@ -31,6 +31,8 @@ struct RunObserver {
   std::function<void(const std::vector<std::string>& paths)>
       on_keep;                                                       ///< Of its checkpoints these count. May be absent.
   std::function<void(const core::RunOutcome& outcome)> on_finished;  ///< summary.json is written.
+  /// Its files may still grow then: until CoordinatorShell::settle() a restart tells its end again.
+  bool is_settled_later = false;
 };
 
 class RunRecords {
@@ -65,6 +67,8 @@ class RunRecords {
   /// After finish(), here or in an earlier process: the run goes on, in another life. Who was not told of that end yet
   /// is not any more.
   void begin_again(std::uint64_t after = 0);
+  /// Of an end that was told: its files are whole. Of another one it says nothing.
+  void settle();
   /// After finish(): another outcome stands in its place.
   void rewrite_summary(const core::RunOutcome& outcome);
   void change_job(const nlohmann::json& job, std::uint64_t after = 0);
@@ -87,6 +91,8 @@ class RunRecords {
   [[nodiscard]] bool is_complete() const { return is_finished_ && is_written() && !leaves_out_; }
   /// It has ended, and nobody was told yet: its summary is on its way to the disk.
   [[nodiscard]] bool is_ending() const { return is_finished_ && !is_finish_told_; }
+  /// It has ended, and is not settled: the events behind this one tell its end again. Nothing: it need not be.
+  [[nodiscard]] std::optional<std::uint64_t> unsettled_after() const { return unsettled_after_; }
   /// How long the disk has been at work on what was given to it last; zero: on nothing.
   [[nodiscard]] Duration unanswered_for(TimePoint now) const;
   /// Says once that the disk does not answer, and that it does again.
@@ -119,6 +125,7 @@ class RunRecords {
   bool is_hanging_ = false;   ///< Said already.
   bool is_finished_ = false;
   bool is_finish_told_ = false;
+  std::optional<std::uint64_t> unsettled_after_;
   int life_ = 0;
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);  ///< An answer may come when this is gone.
 };

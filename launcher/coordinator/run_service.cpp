@@ -13,6 +13,7 @@
 #include "common/exit_codes.hpp"
 #include "common/job/cluster_checks.hpp"
 #include "common/job/load.hpp"
+#include "common/json/lenient.hpp"
 #include "launcher/core/experiment.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/core/stop_request.hpp"
@@ -349,6 +350,7 @@ RunObserver RunService::observe(const core::RunDefinition& definition) {
       found->second->end(outcome.state == "succeeded", [this, run] { callbacks_.erase(run); });
     watcher_.on_over(run);
   };
+  observer.is_settled_later = true;
   return observer;
 }
 
@@ -368,6 +370,8 @@ void RunService::settle(const RunId& run, const std::string& not_kept) {
       outcome.mapped() = core::to_json(changed);
     }
   }
+  shell_.settle(run);
+  if (watcher_.on_settled) watcher_.on_settled(run, read_or(outcome.mapped(), "state", ""));
   client_service_.on_settled(run, outcome.mapped());
   retention_.note_ended(run);
 }

@@ -63,6 +63,8 @@ class RunService {
     std::function<void(const RunId& run, const std::vector<std::string>& paths)> on_keep;
     /// Before clients are told: answer with settle() when all its files are here.
     std::function<void(const RunId& run)> on_over;
+    /// With its files, and with the state that it is told to have from then on.
+    std::function<void(const RunId& run, const std::string& state)> on_settled = {};
   };
   void watch(Watcher watcher) { watcher_ = std::move(watcher); }
   /// `not_kept`: why what it leaves is not all here; such a run has not succeeded.

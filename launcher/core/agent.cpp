@@ -28,7 +28,8 @@ void Agent::on(TimePoint now, const AgentEvent& event, AgentCommands& out) {
 
 void Agent::handle(TimePoint now, const AgentEvent& event, AgentCommands& out) {
   using namespace agent_event;
-  if (std::holds_alternative<Connected>(event)) {
+  if (const auto* connected = std::get_if<Connected>(&event)) {
+    if (!connected->address.empty()) facts_.address = connected->address;
     tell_state(true, out);
     orphaned_at_.reset();
     if (facts_.beat_interval) beat_at_ = now + *facts_.beat_interval;
@@ -94,7 +95,7 @@ void Agent::on_tick(TimePoint now, AgentCommands& out) {
 /// The coordinator's link is to be made again, whatever was last known of it.
 void Agent::on_resumed(TimePoint now, const agent_event::Resumed& resumed, AgentCommands& out) {
   facts_.slots = resumed.slots;
-  facts_.address = resumed.address;
+  if (!resumed.address.empty()) facts_.address = resumed.address;
   facts_.memory_bytes = resumed.memory_bytes;
   facts_.labels = resumed.labels;
   is_leaving_ = false;  // That was about the process before.

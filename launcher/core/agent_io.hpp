@@ -44,7 +44,10 @@ struct AgentFacts {
 };
 
 namespace agent_event {
-struct Connected {};     ///< The coordinator can be reached (again).
+/// The coordinator can be reached (again).
+struct Connected {
+  std::string address = {};  ///< Where other nodes reach this one, from now on; empty: as before.
+};
 struct Disconnected {};  ///< And the link to it is made again.
 struct FromCoordinator {
   cluster::ToAgent message;
@@ -64,6 +67,7 @@ struct KeeperClosed {
   int signal = 0;
   std::string message;
   bool with_agent = false;  ///< While there was no agent.
+  bool never_started = false;
 };
 struct StraysCleared {
   RunId run;
@@ -106,7 +110,7 @@ struct Tick {};         ///< next_wakeup() has come.
 /// After a replay: this process has taken over from one that ended without a word. What may have changed with it.
 struct Resumed {
   int slots = 0;
-  std::string address;
+  std::string address;  ///< Empty: as before, until the next connection shows it.
   std::int64_t memory_bytes = 0;
   std::map<std::string, std::string> labels;
 };

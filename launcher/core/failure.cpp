@@ -34,6 +34,8 @@ const char* name(FailureKind kind) {
       return "peer_lost";
     case FailureKind::kRaised:
       return "raised";
+    case FailureKind::kNodeRefused:
+      return "node_refused";
   }
   return "unknown";
 }
@@ -60,6 +62,8 @@ std::string what(const Failure& failure) {
       return "peer lost";
     case FailureKind::kRaised:
       return "had not ended";
+    case FailureKind::kNodeRefused:
+      return "could not start";
   }
   return "unknown";
 }
@@ -71,7 +75,8 @@ std::string words(const Failure& failure) {
     return fmt::format("{}: {} ({}){}", failure.subject, words(failure.error), what(failure), more);
   }
   const bool unborn = failure.kind == FailureKind::kExitCode && failure.exit_code < 0;
-  std::string text = fmt::format("{}{} {}", what(failure), unborn ? "" : ",", failure.subject);
+  const char* joint = failure.kind == FailureKind::kNodeRefused ? " on" : unborn ? "" : ",";
+  std::string text = fmt::format("{}{} {}", what(failure), joint, failure.subject);
   if (failure.core_dumped) text += ", core dumped";
   if (!failure.error.empty()) text += ": " + words(failure.error);
   if (!failure.message.empty()) text += (failure.error.empty() ? ": " : "; ") + failure.message;

@@ -30,6 +30,7 @@ enum class FailureKind {
   kStalled,        ///< Steps stopped although heartbeats go on.
   kPeerLost,       ///< A collective failed under a rank: a consequence.
   kRaised,         ///< A rank has said why it fails, and has not ended yet.
+  kNodeRefused,    ///< A node could not even begin with the run: its disk is full, or an account is missing there.
 };
 
 /// "exit_code", "signal", ...: the words of events.jsonl.
@@ -57,6 +58,8 @@ struct Failure {
 
   /// Another rank was gone under it.
   [[nodiscard]] bool misses_peer() const { return kind == FailureKind::kPeerLost || follows_peer; }
+  /// Of its node, and nothing that the run has done.
+  [[nodiscard]] bool is_of_node() const { return kind == FailureKind::kNodeLost || kind == FailureKind::kNodeRefused; }
   /// A consequence of another failure that is not known yet.
   [[nodiscard]] bool is_secondary() const { return misses_peer() || (kind == FailureKind::kStalled && was_waiting); }
 };

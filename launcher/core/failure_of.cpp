@@ -55,7 +55,7 @@ Failure failure_of(const NodeId& node, const cluster::WorkerExited& exited, bool
     const bool is_own = exited.signal == 0 || exited.signal == SIGABRT;
     failure.follows_peer =
         is_own && (failure.error.empty() ? tells_peer_loss(failure.tail) : is_peer_loss(failure.error));
-    failure.is_final = exited.signal == 0 && is_beyond_restart(failure.error);
+    failure.is_final = exited.signal == 0 && is_beyond_restart(failure.error, exited.exit_code);
     failure.follows_peer = failure.follows_peer && exited.gpu.empty();
   }
   if (failure.kind != FailureKind::kPeerLost) failure.gpu = exited.gpu;
@@ -69,8 +69,7 @@ Failure failure_of(const NodeId& node, const OtherError& other) {
   failure.error = other.error;
   failure.gpu = other.gpu;
   failure.follows_peer = failure.gpu.empty() && is_peer_loss(failure.error);
-  failure.is_final = is_beyond_restart(failure.error);
-  return failure;
+  return failure;  // Not final: what it has printed may be caught, since it goes on.
 }
 
 Failure failure_of(const NodeId& node, const cluster::SpawnFailed& refused) {
@@ -94,6 +93,11 @@ Failure failure_of(const NodeId& node, const cluster::ForkServerFailed& failed) 
 
 Failure failure_of(const NodeId& node, const cluster::KeeperLost& lost) {
   if (lost.with_agent) return node_failure(node, "its agent and the run's keeper had both ended", 0);
+  if (lost.never_started) {
+    Failure refused = node_failure(node, lost.message, 0);
+    refused.kind = FailureKind::kNodeRefused;
+    return refused;
+  }
   return of_helper("keeper", node, -1, lost.signal, lost.message);
 }
 

@@ -28,7 +28,7 @@ void NodeRun::on_keeper_started(TimePoint now, const agent_event::KeeperStarted&
 bool NodeRun::on_orphaned(const std::string& reason, AgentCommands& out) {
   if (keeper_ != Keeper::kStarting && keeper_ != Keeper::kUp) return false;
   tell_keeper(keeper::Close{}, out);
-  tell_keeper_lost({SIGKILL, reason, false});
+  tell_keeper_lost({SIGKILL, reason, false, false});
   keeper_ = Keeper::kLost;
   is_orphan_ = true;
   return true;
@@ -148,7 +148,7 @@ void NodeRun::on_keeper_closed(TimePoint now, const agent_event::KeeperClosed& c
   }
   cleared_.reset();
   if (keeper_ != Keeper::kClosing && !is_orphan_)
-    tell_keeper_lost({closed.signal, clipped(closed.message), closed.with_agent});
+    tell_keeper_lost({closed.signal, clipped(closed.message), closed.with_agent, closed.never_started});
   keeper_ = Keeper::kLost;
   out.push_back(agent_command::ClearStrays{id_});
 }

@@ -33,9 +33,9 @@ Json to_json(const Failure& cause) {
 
 Failure cause_from(const Json& json) {
   Failure cause;
-  constexpr std::array kKinds = {FailureKind::kExitCode, FailureKind::kSignal,  FailureKind::kHeartbeatLost,
-                                 FailureKind::kNodeLost, FailureKind::kStalled, FailureKind::kPeerLost,
-                                 FailureKind::kRaised};
+  constexpr std::array kKinds = {FailureKind::kExitCode, FailureKind::kSignal,     FailureKind::kHeartbeatLost,
+                                 FailureKind::kNodeLost, FailureKind::kStalled,    FailureKind::kPeerLost,
+                                 FailureKind::kRaised,   FailureKind::kNodeRefused};
   std::string kind;
   read_if_fits(json, "kind", kind);
   for (const FailureKind one : kKinds)

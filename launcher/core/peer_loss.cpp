@@ -40,12 +40,24 @@ constexpr std::array<std::string_view, 6> kTypes = {"ConnectionResetError",
                                                     "DistNetworkError"};
 constexpr std::array<std::string_view, 5> kProgramErrors = {"SyntaxError", "IndentationError", "TabError",
                                                             "ModuleNotFoundError", "ImportError"};
+/// Of a Python that an exception has ended, and of one that cannot open its script.
+constexpr int kUncaught = 1;
+constexpr int kNoProgram = 2;
 /// Behind the error there is at most what an interpreter or a wrapper says of its end.
 constexpr std::size_t kLinesLooked = 5;
 
 bool has_words(std::string_view text) {
   return std::any_of(kWords.begin(), kWords.end(),
                      [&](std::string_view words) { return text.find(words) != std::string_view::npos; });
+}
+
+std::string_view first_line(std::string_view text) {
+  return text.substr(0, text.find('\n'));
+}
+
+std::string joined(const std::string& type, std::string_view message) {
+  if (type.empty() || message.empty()) return type + std::string(message);
+  return type + ": " + std::string(message);
 }
 
 template <std::size_t count>
@@ -55,8 +67,9 @@ bool is_one_of(const std::array<std::string_view, count>& names, std::string_vie
 
 }  // namespace
 
+/// What follows the first line may be of somebody else: it decides nothing.
 bool is_peer_loss(const RankError& error) {
-  return is_one_of(kTypes, error.type) || has_words(error.message);
+  return is_one_of(kTypes, error.type) || has_words(first_line(error.message));
 }
 
 bool tells_peer_loss(const std::vector<std::string>& tail) {
@@ -64,14 +77,18 @@ bool tells_peer_loss(const std::vector<std::string>& tail) {
   return std::any_of(tail.begin() + static_cast<std::ptrdiff_t>(first), tail.end(), has_words);
 }
 
-bool is_beyond_restart(const RankError& error) {
-  if (is_one_of(kProgramErrors, error.type)) return true;
-  return error.type == "FileNotFoundError" && error.message.starts_with("can't open file ");
+bool is_beyond_restart(const RankError& error, int exit_code) {
+  if (error.is_aside) return false;
+  if (is_one_of(kProgramErrors, error.type)) return exit_code == kUncaught;
+  return error.type == "FileNotFoundError" && error.message.starts_with("can't open file ") && exit_code == kNoProgram;
 }
 
 std::string words(const RankError& error) {
-  if (error.type.empty() || error.message.empty()) return error.type + error.message;
-  return error.type + ": " + error.message;
+  return joined(error.type, first_line(error.message));
+}
+
+std::string whole_words(const RankError& error) {
+  return joined(error.type, error.message);
 }
 
 }  // namespace sgd::core

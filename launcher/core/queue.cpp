@@ -98,7 +98,7 @@ auto kind_of(const Demand& demand) {
   for (const auto& [node, gpus] : demand.left_out) left_out[node] = {gpus.all, gpus.free};
   const job::PerWorker& each = demand.per_worker;
   return std::tuple(each.cpus, each.gpus, each.memory_bytes, demand.rules.max_per_node, demand.rules.labels,
-                    demand.rules.exclude, std::move(left_out));
+                    demand.rules.exclude, demand.refusing, std::move(left_out));
 }
 
 /// Of one kind of demand, what a look at all nodes tells. Thousands of runs may wait for as many nodes: each looking
@@ -247,21 +247,40 @@ class Server {
     return room >= run.demand.least;
   }
 
+  /// It leaves all its nodes to grow: more than it could not come back to has to be free.
   int grow(const GrowingRun& run) {
     const auto held = state_.holdings.find(run.run);
-    int more = run.demand.num_workers - run.world_size;
-    int found = 0;
+    const WorkersByNode none;
+    const WorkersByNode& its = held == state_.holdings.end() ? none : held->second.workers;
+    const int forsaken = lost_by_leaving(its, run.demand);
+    int more = run.demand.num_workers - run.world_size + forsaken;
+    std::vector<std::pair<NodeCapacity*, int>> found;
+    int sum = 0;
     for (auto& [node, capacity] : state_.nodes) {
       if (more == 0) break;
       if (capacity.free.slots <= 0 || wanted_.contains(node)) continue;
       int here = std::min(room(node, capacity, run.demand), more);
-      if (run.demand.rules.max_per_node > 0 && held != state_.holdings.end() && held->second.workers.contains(node))
-        here = std::clamp(run.demand.rules.max_per_node - held->second.workers.at(node), 0, here);
-      core::take(capacity.free, run.demand.per_worker, here);
+      if (run.demand.rules.max_per_node > 0 && its.contains(node))
+        here = std::clamp(run.demand.rules.max_per_node - its.at(node), 0, here);
+      if (here == 0) continue;
+      found.emplace_back(&capacity, here);
       more -= here;
-      found += here;
+      sum += here;
     }
-    return found;
+    if (sum <= forsaken) return 0;
+    for (const auto& [capacity, workers] : found) core::take(capacity->free, run.demand.per_worker, workers);
+    return sum - forsaken;
+  }
+
+  /// Workers on nodes that would not have it again: one that was drained, or is not what its job asks for any more.
+  [[nodiscard]] int lost_by_leaving(const WorkersByNode& its, const Demand& demand) const {
+    int lost = 0;
+    for (const auto& [node, workers] : its) {
+      const auto known = state_.nodes.find(node);
+      const bool may_return = known != state_.nodes.end() && room_when_idle(node, known->second, demand) > 0;
+      if (!may_return) lost += workers;
+    }
+    return lost;
   }
 
   void number(std::vector<QueueTurn>& turns) {

@@ -12,8 +12,10 @@ namespace sgd::core {
 namespace {
 
 /// Why this run may not use the node at all, whatever is free.
-std::string why_barred(const NodeId& node, const NodeCapacity& capacity, const job::PlacementRules& rules) {
+std::string why_barred(const NodeId& node, const NodeCapacity& capacity, const Demand& demand) {
+  const job::PlacementRules& rules = demand.rules;
   if (!capacity.out.empty()) return capacity.out;
+  if (demand.refusing.contains(node)) return "could not start it";
   if (std::find(rules.exclude.begin(), rules.exclude.end(), node) != rules.exclude.end()) return "excluded";
   for (const auto& [key, wanted] : rules.labels) {
     const auto label = capacity.labels.find(key);
@@ -61,17 +63,17 @@ void take(Resources& free, const job::PerWorker& per_worker, int workers) {
 }
 
 int room(const NodeId& node, const NodeCapacity& capacity, const Demand& demand) {
-  if (!why_barred(node, capacity, demand.rules).empty()) return 0;
+  if (!why_barred(node, capacity, demand).empty()) return 0;
   return fitting(capacity, capacity.free, left_out_on(node, demand).free, demand);
 }
 
 int room_when_idle(const NodeId& node, const NodeCapacity& capacity, const Demand& demand) {
-  if (!why_barred(node, capacity, demand.rules).empty()) return 0;
+  if (!why_barred(node, capacity, demand).empty()) return 0;
   return fitting(capacity, capacity.total, left_out_on(node, demand).all, demand);
 }
 
 std::string why_no_room(const NodeId& node, const NodeCapacity& capacity, const Demand& demand) {
-  const std::string barred = why_barred(node, capacity, demand.rules);
+  const std::string barred = why_barred(node, capacity, demand);
   if (!barred.empty()) return barred;
   const LeftOutGpus left_out = left_out_on(node, demand);
   if (fitting(capacity, capacity.free, left_out.free, demand) > 0) return {};

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include <boost/container/flat_map.hpp>
@@ -47,6 +48,7 @@ struct Demand {
   job::PerWorker per_worker;
   job::PlacementRules rules;
   std::map<NodeId, LeftOutGpus> left_out = {};
+  std::set<NodeId> refusing = {};  ///< Nodes that could not begin with it.
 };
 
 /// `workers` workers more hold what is free there; negative: fewer.

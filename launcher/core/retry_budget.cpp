@@ -28,7 +28,7 @@ bool is_crash(const Failure& cause) {
 /// faster.
 bool counts_in_part(const Failure& cause, const EndedGeneration& ended) {
   const bool is_refused = ended.is_first && cause.kind == FailureKind::kExitCode && cause.exit_code < 0;
-  return ended.has_run && cause.kind != FailureKind::kNodeLost && !is_refused;
+  return ended.has_run && !cause.is_of_node() && !is_refused;
 }
 
 /// For people: milliseconds are enough.
@@ -50,7 +50,7 @@ RetryVerdict RetryBudget::on_failure(const Failure& cause, const EndedGeneration
     return end(refused ? exit_code::kUsage : exit_code::kFailed, "");
   }
   if (!ended.was_started && !counts_in_part(cause, ended)) return on_failed_start(cause, ended);
-  if (cause.kind == FailureKind::kNodeLost) return {true, Duration{0}, "", 0};
+  if (cause.is_of_node()) return {true, Duration{0}, "", 0};
   if (const RetryVerdict counted = count_failure(); !counted.restart) return counted;
   if (crashes_in_place(cause, ended.step))
     return end(exit_code::kExhausted, fmt::format("rank {} has failed {} times without getting beyond step {}",
@@ -74,7 +74,10 @@ RetryVerdict RetryBudget::count_failure() {
 }
 
 RetryVerdict RetryBudget::on_failed_start(const Failure& cause, const EndedGeneration& ended) {
-  if (ended.is_first && cause.kind == FailureKind::kExitCode) return end(exit_code::kFailed, "worker start-up failed");
+  if (cause.kind == FailureKind::kNodeRefused) ++refusals_;
+  const bool is_refused = cause.kind == FailureKind::kNodeRefused && refusals_ >= kRefusalsMax;
+  if (ended.is_first && (cause.kind == FailureKind::kExitCode || is_refused))
+    return end(exit_code::kFailed, "worker start-up failed");
   if (attempts_ >= backoff_.attempts)
     return end(exit_code::kExhausted, fmt::format("start failed after {} attempts", attempts_));
   ++attempts_;
@@ -92,6 +95,7 @@ void RetryBudget::on_first_step() {
   attempts_ = 0;
   waits_ = 0;
   failed_starts_ = 0;
+  refusals_ = 0;
 }
 
 void RetryBudget::on_epoch_finished() {

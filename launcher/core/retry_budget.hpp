@@ -2,9 +2,10 @@
 // Which failures of a run are followed by a restart, after which delay, and when it is enough.
 //
 // Two budgets. Failures: a generation whose ranks had all made their first step, and one of a command of which any
-// rank was executed; training counts them since the last finished epoch, a command over the whole run; lost nodes are
-// not counted. Attempts: waits for slots, and generations that never came to their first step; a first step gives all
-// attempts back, also when it is heard of a generation that is being cleared, unless that one has failed.
+// rank was executed; training counts them since the last finished epoch, a command over the whole run; nodes that are
+// lost, or cannot begin with the run, are not counted. Attempts: waits for slots, and generations that never came to
+// their first step; a first step gives all attempts back, also when it is heard of a generation that is being cleared,
+// unless that one has failed.
 
 #include <optional>
 #include <string>
@@ -20,7 +21,7 @@ namespace sgd::core {
 /// What ended, for the judgement.
 struct EndedGeneration {
   bool was_started = false;  ///< All ranks had made their first step (a command: were executed).
-  bool is_first = false;     ///< The run's first one.
+  bool is_first = false;     ///< The run's first one, but for those that a node could not begin with.
   std::int64_t step = 0;     ///< Highest step known.
   Duration lived{0};         ///< Of a command: since its ranks were executed.
   bool has_run = false;      ///< A command of which some rank was executed: what it has done may not be done twice.
@@ -40,7 +41,8 @@ struct RetryState {
   bool is_training_ = false;
   int attempts_ = 0;       ///< Since the last first step.
   int waits_ = 0;          ///< Of them: for slots.
-  int failed_starts_ = 0;  ///< Of them: generations.
+  int failed_starts_ = 0;  ///< Of them: generations,
+  int refusals_ = 0;       ///< and of these: such as a node could not begin with.
   Rank crashed_rank_ = -1;
   int crashes_ = 0;  ///< Of that rank, without a step beyond this one:
   std::int64_t crashed_step_ = -1;
@@ -60,6 +62,8 @@ class RetryBudget : private RetryState {
   static constexpr int kCrashesInPlace = 3;
   /// A command that crashes so soon after its start is not started again at once a second time.
   static constexpr Duration kQuick = std::chrono::seconds(10);
+  /// What so many nodes cannot begin with no other one can: a file or an account that the job names is missing.
+  static constexpr int kRefusalsMax = 3;
   /// Two lives are equally long when they differ by no more than this, or by a tenth.
   static constexpr Duration kSameTime = std::chrono::seconds(1);
 
@@ -79,6 +83,10 @@ class RetryBudget : private RetryState {
   void on_other_gpu();
 
   [[nodiscard]] int attempts() const { return attempts_; }
+  /// Of a command: crashes in a row, each soon after its start.
+  [[nodiscard]] int quick_crashes() const { return quick_crashes_; }
+  /// Starts in a row that a node could not begin with.
+  [[nodiscard]] int refusals() const { return refusals_; }
   [[nodiscard]] int attempts_max() const { return backoff_.attempts; }
 
  private:

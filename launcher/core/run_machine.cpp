@@ -74,6 +74,7 @@ void RunMachine::on_capacity(TimePoint now, Offer offer, CoordinatorCommands& ou
     if (!offer.fits_idle && !placeless_since_) placeless_since_ = now;
     placement_ = std::move(offer.placement);
     if (placement_.world_size > 0) start_generation(now, out);
+    if (waits_for_room() && !is_queued_ && !refusing_.empty()) on_no_other_node(now, out);
   }
   if (is_ready_to_count()) wait_for_slots(now, out);
   consider_leaving(out);
@@ -100,12 +101,14 @@ Demand RunMachine::demand() const {
     LeftOutGpus& there = demand.left_out[one.node];
     there.free = ++there.all;
   }
+  demand.refusing = refusing_;
   return demand;
 }
 
 bool RunMachine::may_grow() const {
   const bool has_moment = is_training() || grows_at_once();
-  return phase_ == RunPhase::kRunning && has_moment && !stop_ && leave_ == Leave::kNo &&
+  const bool has_ended = first_exit_at_.has_value();  // Partly: what is done would be done again.
+  return phase_ == RunPhase::kRunning && has_moment && !has_ended && !stop_ && leave_ == Leave::kNo &&
          placement_.world_size < definition_.job.num_workers;
 }
 

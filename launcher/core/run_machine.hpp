@@ -194,6 +194,8 @@ class RunMachine : private RunState {
   void clear_none_but_lost();
 
   // run_machine_gpus.cpp
+  void on_no_other_node(TimePoint now, CoordinatorCommands& out);
+  void note_started();
   void note_gpu_fault(const Failure& cause, CoordinatorCommands& out);
   [[nodiscard]] std::string without_gpus() const;
 
@@ -254,6 +256,10 @@ class RunMachine : private RunState {
   [[nodiscard]] bool is_news(const cluster::HeldRun& held) const;
   void want_generation(TimePoint now, Generation generation);
   [[nodiscard]] Generation next_generation() const { return std::max(generation_, newest_held_) + 1; }
+  /// Starts in a row that a node could not begin with.
+  [[nodiscard]] Generation refusals() const { return static_cast<Generation>(budget_.refusals()); }
+  /// Also the one after starts that a node could not begin with.
+  [[nodiscard]] bool is_first_start() const { return generation_ - first_generation_ <= refusals(); }
   [[nodiscard]] Duration start_time() const { return std::max(definition_.job.heartbeat.stall_timeout, kStartTime); }
   [[nodiscard]] bool is_ready_to_count() const {
     return phase_ == RunPhase::kWaiting && start_at_capacity_ && !wait_until_ && !is_queued_ && !is_paused_;

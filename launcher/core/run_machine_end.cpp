@@ -23,10 +23,11 @@ void RunMachine::end_run(TimePoint now, const char* state, int exit_code, std::s
 }
 
 void RunMachine::begin_clearing(TimePoint now, CoordinatorCommands& out) {
-  const bool has_paused = is_paused_ && (phase_ == RunPhase::kRecovering || phase_ == RunPhase::kWaiting);
+  const bool was_clearing = phase_ == RunPhase::kRecovering || phase_ == RunPhase::kWaiting;
   phase_ = RunPhase::kClearing;
-  // What its nodes, or some of them, have answered to the pause they do not answer once more: its end is another wish.
-  if (newest_held_ > desired_generation_ || has_paused)
+  // A node that was told the end of its keeper, since the run was paused or the node leaves, has answered that, maybe,
+  // and does not answer it once more: the run's end is another wish.
+  if (newest_held_ > desired_generation_ || was_clearing)
     want_generation(now, std::max(newest_held_, desired_generation_));
   clear_none_but_lost();
   send_desired(cluster::Want::kGone, out);

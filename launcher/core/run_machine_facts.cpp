@@ -107,9 +107,9 @@ void RunMachine::on_started(TimePoint now, const NodeId& node, const cluster::Wo
   if (phase_ != RunPhase::kStarting) return;
   // A command that never says hello counts as started at exec.
   phase_ = RunPhase::kRunning;
-  was_started_ = true;
+  looks_for_room_ = true;  // Slots may have come back while it started.
+  note_started();
   started_at_ = now;
-  budget_.on_first_step();
   recovery_.ready(now, {});
   if (!has_state_ && recovery_.pending()) record(recovery_.started_again(now, generation_, placement_.world_size), out);
 }
@@ -247,6 +247,7 @@ void RunMachine::on_cleared(const NodeId& node) {
 void RunMachine::on_keeper_lost(TimePoint now, const NodeId& node, const cluster::KeeperLost& lost) {
   if (is_live())
     for (const Rank rank : nodes_.at(node).ranks) end_rank(ranks_.at(rank));
+  if (lost.never_started) refusing_.insert(node);
   add_failure(now, failure_of(node, lost));
 }
 
@@ -310,8 +311,7 @@ void RunMachine::on_first_step(TimePoint now, const cluster::WorkerFirstStep& st
          out);
   if (is_cleared_unfailed()) budget_.on_first_step();
   if (!is_live()) return;
-  was_started_ = true;
-  budget_.on_first_step();
+  note_started();
   complete_recovery(now, out);
 }
 

@@ -36,7 +36,7 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
   if (!cause.gpu.empty()) event["device"] = cause.gpu;
   EndedGeneration ended;
   ended.was_started = was_started_;
-  ended.is_first = generation_ == first_generation_;
+  ended.is_first = is_first_start();
   ended.step = steps_told_;
   if (was_started_ && started_at_) ended.lived = now - *started_at_;
   ended.has_run = !is_training() && ranks_started_ > 0;
@@ -53,7 +53,7 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
     start_at_capacity_ = false;
     record({{"event", "backoff"},
             {"generation", generation_},
-            {"attempt", budget_.attempts()},
+            {"attempt", was_started_ ? budget_.quick_crashes() : budget_.attempts()},
             {"delay_s", to_seconds(verdict.delay)},
             {"kind", "failed_start"},
             {"reason", was_started_ ? "it fails soon after each start" : "start failed"}},
@@ -68,7 +68,7 @@ void RunMachine::judge(TimePoint now, CoordinatorCommands& out) {
 void RunMachine::count_late_start(TimePoint now, CoordinatorCommands& out) {
   const auto& cause = causes_.cause();
   const bool was_judged = phase_ == RunPhase::kRecovering && leave_ == Leave::kNo && cause && !was_started_;
-  if (is_training() || !was_judged || cause->kind == FailureKind::kNodeLost) return;
+  if (is_training() || !was_judged || cause->is_of_node()) return;
   const RetryVerdict verdict = budget_.on_late_start();
   if (!verdict.restart) end_run(now, "failed", verdict.exit_code, words(*cause) + "; " + verdict.why, out);
 }
@@ -148,6 +148,15 @@ void RunMachine::on_recovery_cleared(TimePoint now, CoordinatorCommands& out) {
 bool RunMachine::copies_are_ahead() const {
   const bool any_lost = std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node.second.lost; });
   return is_training() && any_lost && reducer_.has_pending();
+}
+
+/// Only nodes that could not begin with it have room, ever. They are asked once more after the delay of a start that
+/// failed; but what has never run anywhere has most likely asked for what is not there.
+void RunMachine::on_no_other_node(TimePoint now, CoordinatorCommands& out) {
+  refusing_.clear();
+  const bool has_never_run = generation_ - first_generation_ < refusals();
+  if (has_never_run)
+    end_run(now, "failed", exit_code::kFailed, words(*outcome_.cause) + "; worker start-up failed", out);
 }
 
 void RunMachine::wait_for_slots(TimePoint now, CoordinatorCommands& out) {
@@ -276,6 +285,12 @@ void RunMachine::check_reports(TimePoint now) {
   if (!std::all_of(ranks_.begin(), ranks_.end(), is_done)) return;
   if (const auto unequal = reducer_.unequal())
     add_failure(now, protocol_failure(unequal->rank, ranks_.at(unequal->rank).node, unequal->message));
+}
+
+void RunMachine::note_started() {
+  was_started_ = true;
+  budget_.on_first_step();
+  refusing_.clear();
 }
 
 /// The new generation trains: one line says what the recovery cost and what was lost.

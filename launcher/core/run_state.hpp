@@ -104,6 +104,7 @@ struct RunState {
 
   RetryBudget budget_;
   GpuFaults gpu_faults_;
+  std::set<NodeId> refusing_;  ///< Nodes that could not begin with it, since its ranks ran last.
   RecoveryRecord recovery_;
   bool was_started_ = false;  ///< All ranks of this generation have made their first step.
   bool has_state_ = false;    ///< A command whose ranks say when they have restored their state, and their first step.

@@ -4,7 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "common/messages/codec.hpp"
+#include "launcher/keeper/console_lines.hpp"
 #include "launcher/keeper/traceback.hpp"
 #include "launcher/process/unique_fd.hpp"
 
@@ -65,10 +68,14 @@ RankError parse_error_record(std::string_view text, double at_s) {
     watch.add(text_at(inner.at("extraInfo"), "py_callstack") + "\n", at_s);
     error = watch.error();
   }
+  said.erase(0, said.find_first_not_of("\r\n"));
+  while (said.ends_with('\n')) said.pop_back();
   if (said.empty()) return {};
-  const RankError named = split_exception(std::string_view(said).substr(0, said.find('\n')));
+  const std::size_t end = std::min(said.find('\n'), said.size());
+  const RankError named = split_exception(std::string_view(said).substr(0, end));
   error.type = named.type;
-  error.message = named.message;
+  error.message = named.message + said.substr(end);
+  error.message.resize(character_end(error.message, kErrorTextBytesMax));
   error.at_s = at_s;
   return error;
 }

@@ -80,6 +80,10 @@ Status ForkServerProcess::enqueue(std::string message, std::vector<process::Uniq
   return {};
 }
 
+bool ForkServerProcess::takes(const fork_server::Fork& fork) {
+  return encode(fork_server::ToForkServer(fork)).size() <= kForkMessageBytesMax;
+}
+
 Status ForkServerProcess::request_fork(const fork_server::Fork& fork, std::vector<process::UniqueFd> pipes) {
   if (!socket_) return Error{"the fork server has closed its link", EPIPE};
   const Status queued = enqueue(encode(fork_server::ToForkServer(fork)), std::move(pipes));

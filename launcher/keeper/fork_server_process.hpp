@@ -43,6 +43,8 @@ class ForkServerProcess {
   [[nodiscard]] bool wants_write() const { return socket_ && !queue_.empty(); }
   [[nodiscard]] TimePoint started_at() const { return started_at_; }
 
+  /// Whether one message holds what the rank is given.
+  [[nodiscard]] static bool takes(const fork_server::Fork& fork);
   /// `pipes` are the rank's write ends, of stdout and of stderr; they are closed here once sent.
   [[nodiscard]] Status request_fork(const fork_server::Fork& fork, std::vector<process::UniqueFd> pipes);
   void flush();

@@ -128,6 +128,7 @@ class Keeper {
   // Ranks (keeper_ranks.cpp).
   void spawn_by_exec(const Spawn& message, RankProcess rank);
   void spawn_by_fork(const Spawn& message, RankProcess rank, TimePoint now);
+  void spawn_too_long(const Spawn& message, RankProcess rank);
   void fail_spawn(Generation generation, Rank rank, const Error& error);
   /// Of one that the fork server was to start, which has ended.
   void fail_fork(Generation generation, Rank rank, const std::string& what);
@@ -183,6 +184,8 @@ class Keeper {
   std::optional<ForkServerProcess> fork_server_;
   std::optional<StartForkServer> prepared_for_;  ///< What a fork server that nobody has asked for yet is ready for.
   bool fork_server_ready_ = false;
+  bool needs_fork_server_ = false;                ///< It gives its ranks a backend, which they lack by exec.
+  bool told_of_exec_ = false;                     ///< That a rank had to be started by exec in place of by fork.
   int fork_server_signal_ = 0;                    ///< By which the last one has ended.
   bool fork_server_failed_ = false;               ///< Said to the agent; its end is not said again.
   std::string fork_server_killed_for_;            ///< Why we killed it; empty if we did not.

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <utility>
 
+#include "common/json/lenient.hpp"
 #include "launcher/keeper/keeper.hpp"
 #include "launcher/keeper/limits.hpp"
 #include "launcher/process/clock.hpp"
@@ -22,6 +23,8 @@ bool Keeper::is_prepared_for(const StartForkServer& message) {
 }
 
 void Keeper::handle(const StartForkServer& message, TimePoint now) {
+  needs_fork_server_ = member(message.job, "backend") == "sgd";
+  told_of_exec_ = false;
   if (is_prepared_for(message)) {
     ForkServerReady ready;
     ready.pid = fork_server_->pid();

@@ -87,6 +87,7 @@ void Keeper::spawn_by_fork(const Spawn& message, RankProcess rank, TimePoint now
   fork.cpus = message.cpus;
   fork.threads = message.threads;
   fork.argv = message.argv;
+  if (!ForkServerProcess::takes(fork)) return spawn_too_long(message, std::move(rank));
   std::vector<process::UniqueFd> streams = rank.output.take_write_ends();
   if (message.has_input) {
     process::UniqueFd input(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));  // Closed: then it has none either.
@@ -101,6 +102,24 @@ void Keeper::spawn_by_fork(const Spawn& message, RankProcess rank, TimePoint now
   rank.state = RankProcess::State::kForking;
   rank.fork_deadline = now + kForkLimit;
   ranks_.emplace(next_slot_++, std::move(rank));
+}
+
+/// Said once of a fork server: each of its ranks has about the same arguments and environment.
+void Keeper::spawn_too_long(const Spawn& message, RankProcess rank) {
+  const std::string reason = "their arguments and environment are longer than the " +
+                             std::to_string(kForkMessageBytesMax >> 10) + " KiB that a fork server takes";
+  if (needs_fork_server_) {
+    const std::string fix = ": pass what is long in a file, or start with --preload none";
+    return fail_spawn(message.generation, message.rank, Error{reason + fix, EMSGSIZE});
+  }
+  if (!std::exchange(told_of_exec_, true)) {
+    ForkServerReady ready;
+    ready.pid = fork_server_->pid();
+    ready.can_fork = false;
+    ready.reason = reason;
+    agent_.send(ready);
+  }
+  spawn_by_exec(message, std::move(rank));
 }
 
 void Keeper::fail_spawn(Generation generation, Rank rank, const Error& error) {

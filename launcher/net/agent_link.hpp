@@ -27,6 +27,8 @@ class AgentLink {
   virtual void send(cluster::FromAgent message) = 0;
   /// The coordinator has refused this agent: its connection ends, and the next one is not made at once.
   virtual void on_refused(const std::string& reason) = 0;
+  /// The IP address of this end of the connection; empty: there is none, or it has no such address.
+  [[nodiscard]] virtual std::string local_address() const { return {}; }
 };
 
 /// One message to many agents.

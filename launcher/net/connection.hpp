@@ -87,6 +87,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// what the kernel holds of it.
   void close_if_revoked();
 
+  /// As local_ip() says it.
+  [[nodiscard]] std::string local_address() const { return local_ip(socket_); }
   /// As peer_name() says it.
   [[nodiscard]] const std::string& peer() const { return peer_; }
   /// Who the peer has proved to be, from on_open on; kNone without TLS, and for a peer without certificate. Over a Unix

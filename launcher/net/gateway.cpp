@@ -140,12 +140,16 @@ void Session::start(Handlers handlers) {
 
 Status Session::send(FrameKind kind, std::string_view bytes) {
   const auto open = state_->connection.lock();
-  return open && open->is_open() ? open->send(kind, bytes) : Status{};
+  if (!open || !open->is_open()) return {};
+  ++state_->gateway.frames.sent;
+  return open->send(kind, bytes);
 }
 
 void Session::send(std::shared_ptr<const std::string> frames) {
   const auto open = state_->connection.lock();
-  if (open && open->is_open()) open->send(std::move(frames));
+  if (!open || !open->is_open()) return;
+  ++state_->gateway.frames.sent;
+  open->send(std::move(frames));
 }
 
 void Session::close(std::string reason, RefusalKind kind) {
@@ -351,6 +355,7 @@ void Gateway::on_closed(const std::shared_ptr<Session::State>& state, const std:
 
 void Gateway::on_frame(const std::shared_ptr<Session::State>& state, Frame frame) {
   const Duration begin = processor_time();
+  ++frames.received;
   if (state->is_stranger) {
     on_first(state, frame);
   } else {

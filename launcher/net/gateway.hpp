@@ -97,6 +97,13 @@ class Gateway {
   /// a name that means anything, and whoever gets in is one's own account.
   WorkShare work_share;
 
+  /// Since the start. What one message is sent in, or several are sent together in, counts once.
+  struct FrameCounts {
+    std::uint64_t received = 0;
+    std::uint64_t sent = 0;
+  };
+  FrameCounts frames;
+
   /// `first` is the session's first message.
   using OnSession = std::function<void(std::unique_ptr<Session> session, nlohmann::json first)>;
   struct Handlers {

@@ -62,6 +62,10 @@ class TcpAgentLink : public AgentLink {
     end_->is_refused = true;
     if (const auto open = end_->connection.lock()) open->close("refused: " + reason);
   }
+  [[nodiscard]] std::string local_address() const override {
+    const auto connection = end_->connection.lock();
+    return connection && connection->is_open() ? connection->local_address() : std::string();
+  }
 
  private:
   void talk(Socket socket) {

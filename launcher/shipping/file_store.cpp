@@ -117,8 +117,13 @@ storage::Held FileStore::held(const std::string& sha256) const {
 storage::Held FileStore::append(const std::string& sha256, std::uint64_t offset, std::string_view bytes) {
   const std::lock_guard lock(mutex_);
   storage::Held held = this->held(sha256);
-  held.is_gap = !held.is_stored && offset > held.bytes;
   const std::uint64_t end = offset + bytes.size();
+  // Not looked at: whoever says so falsely would have all of it hashed, and loses no more than a file that comes again.
+  if (held.is_stored && end > held.bytes) {
+    remove(path_of(sha256), held.bytes);
+    held = this->held(sha256);
+  }
+  held.is_gap = !held.is_stored && offset > held.bytes;
   const std::string path = part_of(sha256);
   const bool is_new = ::access(path.c_str(), F_OK) != 0;
   if (held.is_stored || held.is_gap || (end <= held.bytes && !is_new)) return held;
@@ -150,10 +155,7 @@ Status FileStore::prove(const std::string& sha256) {
   if (!hash) return hash.error();
   if (hash.value() != sha256) {
     const Result<std::uint64_t> bytes = file.value().size();
-    if (::unlink(path.c_str()) == 0) {
-      used_ -= std::min(used_, bytes ? bytes.value() : 0);
-      --count_;
-    }
+    remove(path, bytes ? bytes.value() : 0);
     return Error{fmt::format("bytes that came for the hash {} are those of {}", sha256, hash.value())};
   }
   if (is_whole) return {};
@@ -195,6 +197,12 @@ std::string FileStore::why_no_room(std::uint64_t bytes) const {
                      format_bytes(static_cast<std::int64_t>(std::min<std::uint64_t>(bytes, INT64_MAX))));
 }
 
+void FileStore::remove(const std::string& path, std::uint64_t bytes) {
+  if (::unlink(path.c_str()) != 0) return;
+  used_ -= std::min(used_, bytes);
+  --count_;
+}
+
 /// Empty: so many more are allowed.
 std::string FileStore::make_room(std::uint64_t bytes, std::size_t files) {
   const auto fits = [&] { return used_ + bytes <= limits_.bytes && count_ + files <= limits_.files; };
@@ -203,6 +211,9 @@ std::string FileStore::make_room(std::uint64_t bytes, std::size_t files) {
   };
   if (fits() && !is_disk_full()) return {};
   std::vector<Entry> unused = entries();
+  used_ = 0;  // Of what was cut short or removed by others, less is here than was counted.
+  for (const Entry& entry : unused) used_ += entry.bytes;
+  count_ = unused.size();
   struct timespec now {};
   (void)::clock_gettime(CLOCK_REALTIME, &now);
   const auto rest = std::chrono::duration_cast<std::chrono::seconds>(kPartRest).count();
@@ -214,9 +225,7 @@ std::string FileStore::make_room(std::uint64_t bytes, std::size_t files) {
   });
   for (const Entry& entry : unused) {
     if (fits() && !is_disk_full()) break;
-    if (::unlink(entry.path.c_str()) != 0) continue;
-    used_ -= std::min(used_, entry.bytes);
-    --count_;
+    remove(entry.path, entry.bytes);
   }
   if (!fits())
     return fmt::format("no room for files of jobs: {} files with {} are in use here; at most {} files and {}", count_,

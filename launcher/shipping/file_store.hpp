@@ -37,6 +37,7 @@ class FileStore {
   /// It is here, whole; asking counts as use.
   [[nodiscard]] bool has(const std::string& sha256, std::int64_t bytes) const;
   [[nodiscard]] storage::Held held(const std::string& sha256) const;
+  /// A whole one that lacks what is brought, or bytes before `offset`, is damaged: it is given up, and comes anew.
   [[nodiscard]] storage::Held append(const std::string& sha256, std::uint64_t offset, std::string_view bytes);
   /// It is whole, and its bytes are those of the hash: looked at in any case. One that is damaged is removed; code 0.
   [[nodiscard]] Status prove(const std::string& sha256);
@@ -53,6 +54,7 @@ class FileStore {
   [[nodiscard]] std::string path_of(const std::string& sha256) const { return folder_ + "/" + sha256; }
   [[nodiscard]] std::string part_of(const std::string& sha256) const { return path_of(sha256) + ".part"; }
   [[nodiscard]] std::string make_room(std::uint64_t bytes, std::size_t files);
+  void remove(const std::string& path, std::uint64_t bytes);  ///< So many bytes of it are counted.
 
   std::string folder_;
   Limits limits_;

@@ -243,6 +243,7 @@ void EventStore::run() {
         if (write.cut && handlers_.on_cut) handlers_.on_cut(write.cut);
       }
       if ((had_trash || has_cut) && !tables_->has_trash()) tables_->shrink();
+      file_bytes_ = tables_->file_bytes();
     }
     lock.lock();
     if (!is_committed) return;  // It is ending.
@@ -254,8 +255,12 @@ bool EventStore::commit(const std::vector<StoreWrite>& batch) {
   std::string said;
   const bool was_behind = tables_->is_behind();
   for (Duration delay = kRetryFirst;; delay = std::min(2 * delay, kRetryMax)) {
+    const TimePoint begin = std::chrono::steady_clock::now();
     const Status status = tables_->write(batch);
-    if (status) break;
+    if (status) {
+      if (handlers_.on_timed) handlers_.on_timed(std::chrono::steady_clock::now() - begin);
+      break;
+    }
     if (reserve_.is_there()) {
       reserve_.give_up();
       continue;

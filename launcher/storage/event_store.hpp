@@ -53,6 +53,8 @@ class EventStore {
     /// The answer to compact(): the log begins behind `cut->event`, or what kept it from that.
     std::function<void(Result<std::shared_ptr<const StateCut>> cut)> on_cut;
     std::function<void(const std::vector<std::string>& run_dirs)> sync = sync_run_files;
+    /// Before on_committed: how long the transaction took. May be absent.
+    std::function<void(Duration took)> on_timed = {};
   };
 
   /// As StoreTables::open().
@@ -95,9 +97,12 @@ class EventStore {
   /// Their text, about.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   [[nodiscard]] std::uint64_t last_event() const { return next_event_ - 1; }
+  /// Of the database and its log on the disk, after the last commit.
+  [[nodiscard]] std::int64_t file_bytes() const { return file_bytes_; }
 
  private:
-  explicit EventStore(std::unique_ptr<StoreTables> tables) : tables_(std::move(tables)), reserve_(tables_->folder()) {}
+  explicit EventStore(std::unique_ptr<StoreTables> tables)
+      : tables_(std::move(tables)), reserve_(tables_->folder()), file_bytes_(tables_->file_bytes()) {}
   /// What waits for its files.
   struct Filing {
     std::uint64_t number = 0;
@@ -117,6 +122,7 @@ class EventStore {
 
   std::unique_ptr<StoreTables> tables_;
   DiskReserve reserve_;  ///< There while the thread is, and the disk is not full.
+  std::atomic<std::int64_t> file_bytes_;
   Handlers handlers_;
   std::uint64_t next_event_ = 1;
   std::uint64_t first_event_ = 1;  ///< Behind the cut.

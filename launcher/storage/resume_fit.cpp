@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "common/job/model_size.hpp"
+#include "common/json/lenient.hpp"
+
 namespace sgd::storage {
 namespace {
 
@@ -11,6 +14,36 @@ constexpr int kEpochsSuggested = 3;  // Beyond those that are trained.
 int epochs_kept(const job::JobSpec& job, const RunHistory& history) {
   const bool keeps_checkpoints = job.checkpoint.every != job::CheckpointPolicy::Every::kNever;
   return keeps_checkpoints || !history.past.checkpoints.empty() ? history.newest.epoch : history.past.epochs;
+}
+
+std::string unlike(const char* key, const std::string& was, const std::string& is) {
+  return fmt::format(
+      "{0} was {1} and is {2}: what the newest checkpoint holds is of {1}. Keep it (--set {0}={1}), or "
+      "start a new run",
+      key, was, is);
+}
+
+/// A plug-in's operator or function makes models and optimizers of its own, of which only the worker knows.
+bool makes_own_state(const nlohmann::json& training) {
+  return !member(training, "function").is_null() ||
+         read_or(member(training, "operator"), "type", job::kSupervised) != job::kSupervised;
+}
+
+std::string state_conflict(const job::JobSpec& job, const RunHistory& history) {
+  const job::Training& training = *job.training;
+  const nlohmann::json& before = member(history.made_by, "training");
+  const nlohmann::json& after = member(*job.resolved, "training");
+  if (makes_own_state(before) || makes_own_state(after)) return {};
+  const nlohmann::json& model = member(before, "model");
+  const std::string was = read_or(model, "type", "");
+  const std::string is = read_or(training.model, "type", "");
+  const bool are_known = job::is_built_in_model(model) && job::is_built_in_model(training.model);
+  if (are_known && was != is) return unlike("training.model.type", was, is);
+  if (!history.optimizers.is_array() || history.optimizers.size() != 1) return {};
+  const std::string saved = read_or(history.optimizers.front(), "type", "");
+  const std::string wanted = read_or(member(after, "optimizer"), "type", "");
+  if (saved.empty() || wanted.empty() || saved == wanted) return {};
+  return unlike("training.optimizer.type", saved, wanted);
 }
 
 }  // namespace
@@ -29,6 +62,8 @@ std::string why_nothing_to_train(const job::JobSpec& job, const RunHistory& hist
 }
 
 std::string fit_to_job(const job::JobSpec& job, RunHistory& history) {
+  if (job.training && !history.past.checkpoints.empty())
+    if (std::string conflict = state_conflict(job, history); !conflict.empty()) return conflict;
   if (job.training && job.training->validate_only) return {};  // No order of samples goes on.
   std::string refusal = why_nothing_to_train(job, history);
   if (refusal.empty() && !job.resume_from.empty() && history.past.checkpoints.empty())

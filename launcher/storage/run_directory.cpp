@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -107,6 +108,9 @@ Status cut_off(const std::string& directory, const LinesEnd& end) {
 Status keep_job(const std::string& path, const nlohmann::json& job) {
   return json::read_file(path) == job ? Status{} : write_file(path, dump(job, 2) + "\n", Flush::kNow);
 }
+
+/// The job.json that workers have gone on with last, while it is not known whether they can with the new one.
+constexpr const char* kFormerJob = "/job.former.json";
 
 std::string new_id(const std::string& name) {
   std::string clean;
@@ -227,6 +231,8 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::adopt(const RunPlace& place,
   if (!job) return job.error();
   const Status opened = run->open_files(kept);
   if (!opened) return opened.error();
+  std::error_code error;
+  run->has_former_job_ = fs::exists(run->path_ + kFormerJob, error);
   return run;
 }
 
@@ -239,7 +245,7 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::reopen(const RunPlace& place
     const Status cut = cut_off(run->path_, *end);
     if (!cut) return cut.error();
   }
-  const Status job = keep_job(run->path_ + "/job.json", resolved_job);
+  const Status job = run->replace_job(resolved_job, history);
   if (!job) return job.error();
   const Status opened = run->open_files();
   if (!opened) return opened.error();
@@ -247,6 +253,34 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::reopen(const RunPlace& place
   // It tells of the life before: should this one be killed, the run must not look as if it had ended that way.
   (void)::unlink((run->path_ + "/summary.json").c_str());
   return run;
+}
+
+/// Whether a checkpoint's tensors are those of a changed job only the workers can tell.
+Status RunDirectory::replace_job(const nlohmann::json& job, const RunHistory& history) {
+  const std::string path = path_ + "/job.json";
+  std::error_code error;
+  // A life that was killed before anything was restored has left it: it is still what works.
+  has_former_job_ = fs::exists(path_ + kFormerJob, error);
+  const bool is_restored = !member(job, "training").is_null() && !history.past.checkpoints.empty();
+  if (!is_restored) forget_former_job();
+  if (is_restored && !has_former_job_ && json::read_file(path) != job) {
+    const Result<std::string> text = json::text_of_file(path);
+    if (text)
+      if (const Status kept = write_file(path_ + kFormerJob, text.value(), Flush::kNow); !kept) return kept;
+    has_former_job_ = text.ok();  // The copy of a run has none yet: the other run keeps its own.
+  }
+  return keep_job(path, job);
+}
+
+Status RunDirectory::put_back_job() {
+  has_former_job_ = false;
+  const std::string path = path_ + "/job.json";
+  if (::rename((path_ + kFormerJob).c_str(), path.c_str()) == 0) return {};
+  return system_error(fmt::format("cannot put back {} from {}{}", path, path_, kFormerJob));
+}
+
+void RunDirectory::forget_former_job() {
+  if (std::exchange(has_former_job_, false)) (void)::unlink((path_ + kFormerJob).c_str());  // Ignoring: it may be gone.
 }
 
 Status RunDirectory::open_files(const std::optional<LineCounts>& kept) {
@@ -272,6 +306,8 @@ RunDirectory::~RunDirectory() {
 }
 
 Status RunDirectory::append_event(const nlohmann::ordered_json& event, std::optional<double> unix_s) {
+  const std::string name = read_or(event, "event", "");
+  if (name == "restored" || name == "first_step") forget_former_job();
   // Formatted by hand: JSON libraries print 6 decimals of a Unix time differently from run to run.
   std::string rest = dump(event);
   rest.erase(0, 1);
@@ -294,8 +330,12 @@ nlohmann::ordered_json summary_of(const RunId& run, const core::RunOutcome& outc
   return summary;
 }
 
+/// Before the summary: whoever has read that goes on with the job that is there.
 Status RunDirectory::write_summary(const core::RunOutcome& outcome) {
-  return rewrite_summary(path_, place_.id, outcome);
+  const bool is_final = outcome.cause && outcome.cause->is_final;
+  const Status job = has_former_job_ && is_final ? put_back_job() : Status{};
+  const Status written = rewrite_summary(path_, place_.id, outcome);
+  return written ? job : written;
 }
 
 Status RunDirectory::change_job(const nlohmann::json& resolved_job) {
@@ -331,10 +371,14 @@ Status rewrite_summary(const std::string& folder, const RunId& run, const core::
   return write_file(folder + "/summary.json", dump(summary_of(run, outcome), 2) + "\n");
 }
 
-Status link_control_socket(const std::string& folder, const std::string& target) {
-  const std::string path = folder + "/control.sock";
+Status link_control_socket(const std::string& folder, const std::string& target, const std::string& shown) {
+  const std::string path = folder + "/" + kControlSocket;
   (void)::unlink(path.c_str());
   if (::symlink(target.c_str(), path.c_str()) != 0) return system_error("cannot create " + path);
+  const fs::path socket(target);
+  std::error_code ignored;  // Without it the run has no name where its launcher does not answer.
+  if (socket.filename() == kControlSocket)
+    fs::create_directory_symlink(shown.empty() ? folder : shown, socket.parent_path() / kRunLink, ignored);
   return {};
 }
 

@@ -37,8 +37,14 @@ struct RunPlace {
 /// In the folder of a run that nobody holds open.
 [[nodiscard]] Status rewrite_summary(const std::string& folder, const RunId& run, const core::RunOutcome& outcome);
 
-/// control.sock in `folder` leads to `target`, whatever a killed launcher left in its place.
-[[nodiscard]] Status link_control_socket(const std::string& folder, const std::string& target);
+inline constexpr const char* kControlSocket = "control.sock";
+/// In the folder that a launcher has below the runtime base: to the run's own.
+inline constexpr const char* kRunLink = "run";
+
+/// control.sock in `folder` leads to `target`, whatever a killed launcher left in its place. Beside a `target` of that
+/// name a link leads back to `shown` (empty: `folder`), for those who find a launcher that does not answer.
+[[nodiscard]] Status link_control_socket(const std::string& folder, const std::string& target,
+                                         const std::string& shown = {});
 
 class RunDirectory {
  public:
@@ -48,6 +54,7 @@ class RunDirectory {
                                                                     const nlohmann::json& resolved_job);
   /// Opens the folder of a run that has ended to go on in it: cuts off what a killed launcher left half written,
   /// replaces job.json if `resolved_job` differs, and takes the old summary away. `history` has just been read from it.
+  /// The replaced one comes back with a summary that says that the workers can never go on with the new one.
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> reopen(const RunPlace& place,
                                                                     const nlohmann::json& resolved_job,
                                                                     const RunHistory& history);
@@ -74,7 +81,7 @@ class RunDirectory {
   /// best.json, of an experiment.
   [[nodiscard]] Status write_best(const nlohmann::ordered_json& best);
   [[nodiscard]] Status link_control_socket(const std::string& target) {
-    return storage::link_control_socket(path_, target);
+    return storage::link_control_socket(path_, target, place_.directory);
   }
   void unlink_control_socket();
   /// `paths` count, oldest first, relative to the folder or absolute; see CheckpointPruner.
@@ -92,6 +99,9 @@ class RunDirectory {
   /// Files are not open yet.
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> make(const RunPlace& place);
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> lock(const RunPlace& place);
+  [[nodiscard]] Status replace_job(const nlohmann::json& job, const RunHistory& history);
+  [[nodiscard]] Status put_back_job();
+  void forget_former_job();
   [[nodiscard]] Status open_files(const std::optional<LineCounts>& kept = std::nullopt);
   [[nodiscard]] std::vector<std::string> names_of(const std::vector<std::string>& paths) const;
   void prune();
@@ -99,6 +109,7 @@ class RunDirectory {
   RunPlace place_;
   std::string path_;
   int lock_fd_ = -1;
+  bool has_former_job_ = false;  ///< Until workers have gone on with the job that has replaced it.
   std::optional<LineFile> events_;
   std::optional<LineFile> metrics_;
   std::vector<std::string> kept_;    ///< Names of checkpoints that count.

@@ -158,6 +158,7 @@ void read_place(RunHistory& history, const std::string& directory) {
   const Json state = Json::parse(text ? text.value() : std::string(), nullptr, false);
   history.place = checkpoint::place_of(state);
   history.made_by = member(state, "made_by");
+  history.optimizers = member(state, "optimizers");
   if (history.made_by.is_object()) return;
   const Json job = json::read_file(directory + "/job.json");
   history.made_by = {{"training", member(job, "training")}, {"cpus", member(member(job, "per_worker"), "cpus")}};

@@ -35,6 +35,7 @@ struct RunHistory {
   checkpoint::Manifest newest;             ///< Of past.checkpoints.front(), if there is one.
   checkpoint::PlaceInEpoch place;          ///< Where `newest` stands.
   nlohmann::json made_by;                  ///< And with which settings: see checkpoint::order_conflict().
+  nlohmann::json optimizers;               ///< Whose state it holds: [{"name", "type", ...}]; null: not said.
   std::vector<DamagedCheckpoint> damaged;  ///< The newest first.
   std::vector<std::string> ahead;          ///< Whole, but of epochs without a line in metrics.jsonl; relative paths.
   bool succeeded = false;                  ///< The end was recorded, and it was a success.

@@ -15,7 +15,7 @@ struct Coding<core::RunPhase> : NamedCoding<core::RunPhase, core::RunPhase::kFin
 template <>
 struct Coding<core::RankPhase> : NamedCoding<core::RankPhase, core::RankPhase::kExited> {};
 template <>
-struct Coding<core::FailureKind> : NamedCoding<core::FailureKind, core::FailureKind::kRaised> {};
+struct Coding<core::FailureKind> : NamedCoding<core::FailureKind, core::FailureKind::kNodeRefused> {};
 template <>
 inline constexpr auto kEnumNames<core::RunState::Leave> =
     std::array<std::pair<core::RunState::Leave, const char*>, 3>{{{core::RunState::Leave::kNo, "no"},
@@ -107,7 +107,7 @@ inline constexpr auto kMessage<core::RetryState> = message(
     "", required("backoff", &core::RetryState::backoff_), required("max_failures", &core::RetryState::max_failures_),
     required("failures", &core::RetryState::failures_), required("is_training", &core::RetryState::is_training_),
     required("attempts", &core::RetryState::attempts_), required("waits", &core::RetryState::waits_),
-    required("failed_starts", &core::RetryState::failed_starts_),
+    required("failed_starts", &core::RetryState::failed_starts_), optional("refusals", &core::RetryState::refusals_),
     required("crashed_rank", &core::RetryState::crashed_rank_), required("crashes", &core::RetryState::crashes_),
     required("crashed_step", &core::RetryState::crashed_step_), required("error", &core::RetryState::error_),
     required("errors", &core::RetryState::errors_), required("error_step", &core::RetryState::error_step_),
@@ -162,10 +162,10 @@ inline constexpr auto kMessage<core::RunState> = message(
     required("nodes_cleared", &core::RunState::nodes_cleared_), required("exchange", &core::RunState::exchange_),
     required("reducer", &core::RunState::reducer_), required("causes", &core::RunState::causes_),
     required("budget", &core::RunState::budget_), required("recovery", &core::RunState::recovery_),
-    optional("gpu_faults", &core::RunState::gpu_faults_), optional("has_cleared", &core::RunState::has_cleared_),
-    required("was_started", &core::RunState::was_started_), optional("has_state", &core::RunState::has_state_),
-    optional("started_at", &core::RunState::started_at_), required("leave", &core::RunState::leave_),
-    required("resize_reason", &core::RunState::resize_reason_),
+    optional("gpu_faults", &core::RunState::gpu_faults_), optional("refusing", &core::RunState::refusing_),
+    optional("has_cleared", &core::RunState::has_cleared_), required("was_started", &core::RunState::was_started_),
+    optional("has_state", &core::RunState::has_state_), optional("started_at", &core::RunState::started_at_),
+    required("leave", &core::RunState::leave_), required("resize_reason", &core::RunState::resize_reason_),
     required("start_at_capacity", &core::RunState::start_at_capacity_),
     required("wait_until", &core::RunState::wait_until_), required("is_queued", &core::RunState::is_queued_),
     optional("is_paused", &core::RunState::is_paused_), required("placeless_since", &core::RunState::placeless_since_),

@@ -3,6 +3,7 @@
 #include <sys/random.h>
 
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 
@@ -297,6 +298,16 @@ Status StoreTables::put(const StoredRun& run) {
       .bind(13, run.lines_before.metrics)
       .bind(14, run.summary)
       .run();
+}
+
+std::int64_t StoreTables::file_bytes() const {
+  std::int64_t bytes = 0;
+  for (const char* end : {"", "-wal"}) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path() + end, error);
+    if (!error) bytes += static_cast<std::int64_t>(size);
+  }
+  return bytes;
 }
 
 void StoreTables::shrink() {

@@ -64,6 +64,8 @@ class StoreTables {
   [[nodiscard]] bool has_trash() const { return has_trash_; }
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] std::string path() const { return folder_ + "/coordinator.db"; }
+  /// Of the database and its log on the disk.
+  [[nodiscard]] std::int64_t file_bytes() const;
   /// Gives the room of what was cut off back to the file system.
   void shrink();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -54,6 +55,40 @@ std::string first_difference(const std::map<std::string, std::string>& one,
   return "";
 }
 
+/// The folder in which the interpreter starts.
+std::filesystem::path folder_of(const Setting& setting, const keeper::StartForkServer& server) {
+  const std::filesystem::path folder = setting.workdir;
+  return server.workdir.empty() ? folder : folder / server.workdir;
+}
+
+/// Whether one of the folders, with colons between them, begins at no root: an empty one is the current folder.
+bool has_relative(std::string_view folders) {
+  for (;;) {
+    const std::size_t end = folders.find(':');
+    if (!folders.substr(0, end).starts_with('/')) return true;
+    if (end == std::string_view::npos) return false;
+    folders.remove_prefix(end + 1);
+  }
+}
+
+/// What an interpreter has looked up in the folder in which it started; empty: nothing.
+std::string relative_part(std::string_view program, const std::map<std::string, std::string>& environment) {
+  constexpr std::array<std::string_view, 3> kOfPython = {"PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE"};
+  const auto is_relative = [&environment](std::string_view name, bool has_meaning_if_empty) {
+    const auto found = environment.find(std::string(name));
+    return found != environment.end() && (has_meaning_if_empty || !found->second.empty()) &&
+           has_relative(found->second);
+  };
+  if (program.find('/') == std::string_view::npos) {
+    if (is_relative("PATH", true)) return "PATH";
+  } else if (!program.starts_with('/')) {
+    return std::string(program);
+  }
+  for (const std::string_view name : kOfPython)
+    if (is_relative(name, false)) return std::string(name);
+  return "";
+}
+
 }  // namespace
 
 std::map<std::string, std::string> environment_of_ranks(const Setting& setting, const keeper::StartForkServer& server) {
@@ -74,9 +109,15 @@ std::optional<Mismatch> mismatch(const Setting& held, const Setting& wanted) {
   if (one.value().argv != other.value().argv) return Mismatch{"the interpreter or its options differ", false};
   if (member(one.value().job, "preload") != member(other.value().job, "preload"))
     return Mismatch{"--preload differs", true};
-  const std::string name =
-      first_difference(environment_of_ranks(held, one.value()), environment_of_ranks(wanted, other.value()));
+  const auto environment = environment_of_ranks(wanted, other.value());
+  const std::string name = first_difference(environment_of_ranks(held, one.value()), environment);
   if (!name.empty()) return Mismatch{fmt::format("the variable {} differs", name), true};
+  if (folder_of(held, one.value()) == folder_of(wanted, other.value())) return std::nullopt;
+  const auto& argv = other.value().argv;
+  const std::string part = argv.empty() ? "" : relative_part(argv.front(), environment);
+  if (!part.empty())
+    return Mismatch{fmt::format("it was started in another folder, and {} is relative to it: give whole paths", part),
+                    true};
   return std::nullopt;
 }
 

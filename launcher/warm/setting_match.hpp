@@ -20,7 +20,8 @@ struct Mismatch {
                                                                       const keeper::StartForkServer& server);
 
 /// Variables that tell of a terminal or a session, and that no module reads when it is imported, may differ; so may the
-/// folder and the script. Nothing: it may serve.
+/// script, and the folder where neither the interpreter nor its search paths are named relative to it. Nothing: it may
+/// serve.
 [[nodiscard]] std::optional<Mismatch> mismatch(const Setting& held, const Setting& wanted);
 
 }  // namespace sgd::warm

@@ -7,7 +7,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from data import SPLITS, image_job, small_fashion
+from data import SPLITS, idx_bytes, image_job, small_fashion
 from harness import LAUNCHER, MARK, LaunchTest, marked, read_file
 
 LIMIT_S = 20
@@ -203,6 +203,27 @@ class BadInputTest(LaunchTest):
         small_fashion(self.path("other"), 64, 64)
         os.replace(self.path("other", SPLITS["train"][1]), self.path("data", SPLITS["train"][1]))
         self.refused_job(job, words=["64", "128"])
+
+    def test_images_to_validate_on_of_another_size(self):
+        job = self.job()
+        with open(self.path("data", SPLITS["validation"][0]), "wb") as file:
+            file.write(idx_bytes((64, 14, 14), bytes(64 * 14 * 14)))
+        said = self.refused_job(job, words=[SPLITS["validation"][0], "1 x 14 x 14", SPLITS["train"][0], "1 x 28 x 28"])
+        self.assertRegex(said, r"job\.json:[1-9]\d*:[1-9]")
+
+    def test_a_label_that_the_model_gives_no_output_for(self):
+        """Only the worker reads labels: all of them, before anything trains."""
+        for number, name in enumerate((SPLITS["train"][1], SPLITS["validation"][1])):
+            path = self.path(f"data-{number}", name)
+            job = image_job(small_fashion(os.path.dirname(path), 128, 64))
+            content = bytearray(read_file(path))
+            content[-3] = 77
+            with open(path, "wb") as file:
+                file.write(content)
+            launch = self.run_to_end(self.write("job.json", json.dumps(job)), run_dir=f"run-{number}", expect=1)
+            place = (128, 64)[number] - 3
+            self.assertIn(f"data file {path}: label 77 of sample {place} (the first is 0) is outside 0..9", launch.stderr())
+            self.assertEqual(launch.events("worker_started"), [])
 
     # The run directory.
     def test_run_directory_in_use(self):

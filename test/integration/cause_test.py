@@ -38,6 +38,49 @@ if how == "done":
     os._exit(0)
 """
 
+# Each says ImportError, and none is ended by it.
+ASIDES = {"caught": """
+import traceback
+try:
+    import no_such_module
+except ImportError:
+    traceback.print_exc()
+sys.exit(3)
+""", "late": """
+class Late:
+    def __del__(self):
+        import no_such_module
+keep = Late()
+sys.exit(1)
+""", "thread": """
+import threading
+def consume():
+    import no_such_module
+thread = threading.Thread(target=consume)
+thread.start()
+thread.join()
+os._exit(1)
+"""}
+
+# An error, and what comes behind it at the end of the program.
+BEHIND = {"thread": """
+import threading, time
+def consume():
+    time.sleep(0.3)
+    raise KeyError("queue")
+threading.Thread(target=consume).start()
+""", "late": """
+class Late:
+    def __del__(self):
+        raise RuntimeError("pool is closed")
+keep = Late()
+""", "exit": """
+import atexit
+def close():
+    raise OSError("cannot close")
+atexit.register(close)
+"""}
+
 FAULT = """
 import ctypes
 def read_nothing():
@@ -70,6 +113,22 @@ class CauseTest(LaunchTest):
         self.assertEqual(block.count("ValueError: loss is NaN"), 2, block)  # The first line, and under its frames.
         self.assertEqual(launch.summary()["cause"]["error"]["type"], "ValueError")
 
+    def test_a_message_of_several_lines_is_shown_whole(self):
+        text = 'raise RuntimeError("Error(s) in loading:\\n\\tMissing key(s): \\"a.weight\\".\\n\\tsize mismatch for b")\n'
+        record = "import json, os, sys\nwith open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w') as file:\n" \
+                 "    json.dump({'message': {'message': 'RuntimeError: Error(s) in loading:\\n\\tMissing key(s): \"a.weight\".\\n" \
+                 "\\tsize mismatch for b'}}, file)\nsys.exit(1)\n"
+        for name, script in (("raised", text), ("record", record)):
+            outer = self.path(name + ".json")
+            launch = self.fail_with(self.script(name + ".py", script), ranks=1, run_dir=name, env={"TORCHELASTIC_ERROR_FILE": outer})
+            block = launch.stderr()[launch.stderr().index("run failed"):]
+            self.assertTrue(block.startswith("run failed: rank 0: RuntimeError: Error(s) in loading: (exit code 1)"), block)
+            self.assertIn('    | RuntimeError: Error(s) in loading:\n    | \tMissing key(s): "a.weight".\n    | \tsize mismatch for b\n  retried:',
+                          block)
+            self.assertNotIn("\n", launch.events("failure")[0]["message"])
+            self.assertNotIn("\n", launch.summary()["error"])
+            self.assertIn("\tsize mismatch for b", json.loads(read_file(outer))["message"]["message"])
+
     def test_a_fault_shows_its_line_of_python(self):
         launch = self.fail_with(self.script("fault.py", FAULT), ranks=1)
         self.assertIn("signal 11 (SIGSEGV), rank 0", launch.stderr())
@@ -83,6 +142,22 @@ class CauseTest(LaunchTest):
             launch = self.fail_with(command, "--max-failures", 5, ranks=1, run_dir=name)
             self.assertIn(said, launch.stderr()[launch.stderr().index("run failed"):])
             self.assertEqual([event["restart"] for event in launch.events("failure")], [False], name)
+
+    def test_an_import_that_has_not_ended_the_rank_is_tried_again(self):
+        again = "import os, sys\nif os.environ['TORCHELASTIC_RESTART_COUNT'] != '0':\n    os._exit(0)\n"
+        for name, text in ASIDES.items():
+            for preload in ("auto", "none"):
+                launch = self.fail_with(["/usr/bin/python3", self.write(name + ".py", again + text)], "--max-failures", 1, "--preload",
+                                        preload, ranks=1, run_dir=name + preload, expect=0)
+                self.assertEqual([event["restart"] for event in launch.events("failure")], [True], name)
+                self.assertRegex(launch.log(0, 1).decode(), "(Import|ModuleNotFound)Error: ", name)
+
+    def test_what_comes_behind_an_error_is_not_its_cause(self):
+        for name, text in BEHIND.items():
+            for preload in ("auto", "none"):
+                launch = self.fail_with(["/usr/bin/python3", self.write(name + ".py", text + "raise ValueError('loss is NaN')\n")],
+                                        "--preload", preload, ranks=1, run_dir=name + preload)
+                self.assertIn("run failed: rank 0: ValueError: loss is NaN (exit code 1)", launch.stderr())
 
     def test_the_same_error_at_the_same_time_is_not_tried_for_ever(self):
         launch = self.fail_with(self.script("raise.py", "raise ValueError('bad sample')\n"), "--max-failures", 100, ranks=1, expect=7,

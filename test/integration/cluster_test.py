@@ -295,6 +295,11 @@ class TrainingTest(ClusterCase):
         self.assertEqual([event["of"] for event in self.cluster.events(run, "run_resumed")], [former])
         self.assertNotIn(f"epoch 1/{epochs}", resumed.said()[1])
         self.assertIn(f"nothing to train: all {epochs} epochs are trained", self.cluster.run("resume", run).wait_and_say(2))
+        detached = self.cluster.run("resume", "--detach", run, "--set", f"training.epochs={epochs + 1}")
+        self.assertEqual(detached.wait(), 0, detached.said())
+        name = detached.said()[1].strip()
+        self.assertIn(name, [row["run"] for row in self.cluster.ask("ps", "--all")["runs"]])
+        wait_for(lambda: self.cluster.ask("status", name)["state"] == "succeeded", END_S, "the run that nobody follows")
 
     def test_frozen_node_is_lost_and_obeys_when_it_is_back(self):
         """[18] [22]"""

@@ -134,6 +134,13 @@ class CommandTest(LaunchTest):
         for name, command in (("exec", self.script("plain.py", count)), ("forked", ["/usr/bin/python3", script])):
             launch = self.run_to_end("-n", 2, "--", *command, *words, run_dir=name, env={"LONG": "y" * 100_000})
             self.assertEqual([launch.log(rank).decode() for rank in (0, 1)], ["2400 240000 02399 100000\n"] * 2)
+        # Each is more than a message to the fork server holds, and less than what an exec takes.
+        big = {"BIG": "y" * 100_000, "MORE": "y" * 40_000}
+        for name, word, variables in (("long environment", "x", big), ("long word", "x" * 130_500, {"LONG": "y"})):
+            job = {"command": ["/usr/bin/python3", script, word], "num_workers": 2, "env": {"LONG": "y", **variables}}
+            launch = self.run_to_end(self.write("long.json", json.dumps(job)), run_dir=name.replace(" ", "-"))
+            self.assertEqual([launch.log(rank).decode() for rank in (0, 1)], [f"1 {len(word)} {word[:5]} 1\n"] * 2)
+            self.assertEqual(launch.stderr().count("ranks are started by exec, not by fork: their arguments and environment"), 1, name)
         refused = self.run_to_end("-n", 2, "--", *self.script("plain.py", count), *words, *words[:300], run_dir="more", expect=2)
         self.assertIn("pass what is long in a file that the program reads", refused.stderr())
 

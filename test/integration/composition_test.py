@@ -46,6 +46,16 @@ class CompositionTest(LaunchTest):
         self.assert_close(together, apart, 1e-4)
         self.assertTrue(read_file(apart) == read_file(again), "two runs on two hosts differ")
 
+    def test_a_node_without_a_worker_holds_nobody_up(self):
+        for nodes, workers, command, code, words in ((2, 1, "true", 0, "finished in"), (3, 2, "false", 1, "run failed: ")):
+            with self.subTest(command=command):
+                launch = self.run_to_end("--local-nodes", nodes, "-n", workers, "--", command, expect=code, run_dir=command)
+                self.assertIn(words, launch.stderr())
+                self.assertEqual(launch.summary()["exit_code"], code)
+        job = write_job(self.path("job.json"), image_job(self.data, epochs=1))
+        launch = self.run_to_end("--local-nodes", 2, "-n", 1, job, run_dir="training")
+        self.assertIn("finished in", launch.stderr())
+
 
 if __name__ == "__main__":
     unittest.main()

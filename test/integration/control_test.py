@@ -148,11 +148,14 @@ class ControlTest(LaunchTest):
         clean = {key: value for key, value in os.environ.items() if key != "SGD_ADDRESS"}
         clean.update({name: self.folder for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")})
         for verb, code, words in ((["plan", "-n", "3", "--", "true"], 0, "starts now: 3 of 3 workers"),
-                                  (["ps"], 3, "no run of yours is live on this machine; no coordinator at ")):
+                                  (["ps"], 0, "no run of yours is live on this machine"),
+                                  (["ps", "--all"], 0, "those in runs/ that have ended: sgd-launch runs")):
             with self.subTest(verb=verb):
                 ended = subprocess.run([LAUNCHER, *verb], capture_output=True, text=True, timeout=20, cwd=self.folder, env=clean)
                 self.assertEqual(ended.returncode, code, ended.stdout + ended.stderr)
                 self.assertIn(words, ended.stdout + ended.stderr)
+        ended = subprocess.run([LAUNCHER, "ps", "--json"], capture_output=True, text=True, timeout=20, cwd=self.folder, env=clean)
+        self.assertEqual((ended.returncode, json.loads(ended.stdout)["runs"]), (0, []), ended.stderr)
 
     def test_a_full_disk_behind_stdout(self):
         self.run_to_end("-n", 1, "--", "echo", "line")
@@ -167,10 +170,17 @@ class ControlTest(LaunchTest):
         launch.process.send_signal(signal.SIGSTOP)
         try:
             ended = subprocess.run([LAUNCHER, "status", self.path("run")], capture_output=True, text=True, timeout=20)
+            rows = {row["run_dir"]: row for row in json.loads(self.ask("ps", "--address", "local", "--json"))["runs"]}
+            listed = self.ask("ps", "--address", "local")
         finally:
             launch.process.send_signal(signal.SIGCONT)
         self.assertEqual(ended.returncode, 3, ended.stdout)
-        self.assertIn("has not answered within 5s; one that is suspended (Ctrl-Z) does so after fg", ended.stderr)
+        why = "has not answered within 5s; one that is suspended (Ctrl-Z) does so after fg"
+        self.assertIn(why, ended.stderr)
+        row = rows[self.path("run")]
+        self.assertEqual((row["run"], row["state"], row["where"]), ("run", "not answering", "this machine"))
+        self.assertIn(why, row["reason"])
+        self.assertRegex(listed, r"run +not answering ")
 
     def test_an_unknown_option_leads_to_the_help_that_has_the_known_ones(self):
         for verb in (["logs"], ["ps"], ["runs"], ["tune"], ["doctor"], ["token", "create"]):

@@ -82,8 +82,8 @@ class DiskTest(TlsCluster):
         self.run_verb("submit", "--detach", "-n", 1, *there, "--", "true")
         self.assertEqual(len(json.loads(self.run_verb("ps", "--all", "--json", *there).stdout)["runs"]), 2)
 
-    def test_a_run_whose_result_has_no_room_is_no_success(self):
-        """The checkpoint is larger than what is left, and than the reserve that ends runs are committed with."""
+    def begin_what_has_no_room(self):
+        """The checkpoint is larger than what is left, and than the reserve that ends runs are committed with: a client that follows the run."""
         self.start_coordinator()
         there = ("--address", self.address)
         self.join(self.token("--name", "n1"), self.path("agent", "identity"))
@@ -94,10 +94,23 @@ class DiskTest(TlsCluster):
         self.wait_for_reserve()
         self.fill()
         self.start("agent", *AGENT, "--join", self.address, "--state-dir", self.path("agent"), "--slots", 1)
+        return client
+
+    def check_failed(self, client):
         self.assertEqual(client.wait(LIMIT_S), 1, self.said("client"))
         self.assertIn("what it leaves could not be kept: no room", self.said("client"))
-        row, = json.loads(self.run_verb("ps", "--all", "--json", *there).stdout)["runs"]
+        row, = json.loads(self.run_verb("ps", "--all", "--json", "--address", self.address).stdout)["runs"]
         self.assertEqual((row["state"], row["exit_code"]), ("failed", 1))
+
+    def test_a_run_whose_result_has_no_room_is_no_success(self):
+        self.check_failed(self.begin_what_has_no_room())
+
+    def test_nor_is_it_where_the_coordinator_is_killed_before_it_knows(self):
+        client = self.begin_what_has_no_room()
+        self.wait_for_words("coordinator", ": succeeded")
+        self.kill(self.daemons[0])
+        self.start_again("again")
+        self.check_failed(client)
 
 
 if __name__ == "__main__":

@@ -93,6 +93,20 @@ class ElasticTest(LaunchTest):
         self.assertEqual(launch.wait(), 5, launch.said())
         self.assertIn("2 slots wanted, 1 available", launch.stderr())
 
+    def test_who_waits_for_a_place_says_why_also_when_quiet(self):
+        job = write_job(self.path("waits.json"), image_job(small_fashion(self.path("data"), SAMPLES, 1000), epochs=1))
+        for number, words in enumerate((["--", "true"], ["-q", "--", "true"], ["-q", job])):
+            with self.subTest(words=words):
+                launch = self.start("--slots", 1, "-n", 2, *words, run_dir=f"waits-{number}")
+                reason = "sgd-launch: waiting: 2 slots wanted, 1 available"
+                wait_for(lambda told=launch: reason in told.stderr(), 30, "the reason")
+                self.assertIsNone(launch.process.poll(), launch.said())
+                self.assertIn("more nodes are needed: these have room for 1 in all", launch.stderr())
+                self.assertEqual(launch.stderr().count("waiting: "), 1, launch.said())
+                launch.process.send_signal(signal.SIGINT)
+                self.assertEqual(launch.wait(), 130, launch.said())
+                launch.wait_until_gone()
+
     def test_elastic_start(self):
         launch = self.train("--slots", 1, epochs=2, start="elastic")
         self.assertEqual(launch.wait(), 0, launch.said())

@@ -107,14 +107,16 @@ class JobFilesTest(unittest.TestCase):
                 self.assertEqual(stat.st_mode & 0o777, 0o555, path)
             # The runs' own folders go with them.
             wait_for(lambda node=node: not os.listdir(os.path.join(self.cluster.folder, f"agent-{node}", "files", "runs")), 30, "the trees to go")
-        # A damaged one is found and comes anew.
+        # A damaged one is found and comes anew, also one that was cut short.
         [words] = [path for path in self.store("agent-n1") if b"good evening" in read_file(path)]
-        os.chmod(words, 0o755)
-        with open(words, "r+b") as file:
-            file.write(b"SAID = 'Damaged")
-        client = self.cluster.run(self.job())
-        client.wait_and_say(0)
-        self.assertTrue(all("good evening" in log for name, log in self.logs(client.run_id()).items() if name.startswith("rank")), self.logs(client.run_id()))
+        for damaged in (b"SAID = 'Damaged evening'\n", b"SAID", b""):
+            os.chmod(words, 0o755)
+            with open(words, "wb") as file:
+                file.write(damaged)
+            client = self.cluster.run(self.job())
+            client.wait_and_say(0)
+            logs = self.logs(client.run_id())
+            self.assertTrue(all("good evening" in log for name, log in logs.items() if name.startswith("rank")), (damaged, logs))
 
     def test_an_agent_that_is_killed_leaves_them_in_use(self):
         self.begin({"n1": 2})

@@ -48,6 +48,17 @@ class MetricsTest(LaunchTest):
             state = json.load(file)["optimizers"][0]["schedulers"][0]
         self.assertEqual(state["count"], 3)
 
+    def test_a_report_that_no_line_takes_is_an_error_of_the_job(self):
+        """Each list of 256 classes fits, two dozen of them do not: said once, with what is large, and nothing is tried again."""
+        metrics = [{"type": "confusion_matrix", "matrix": False}] + [{"type": "f_beta", "beta": beta, "average": "per_class"} for beta in range(1, 25)]
+        data = {"type": "synthetic", "shape": [32], "classes": 256, "samples": 8192, "validation_samples": 4096}
+        job = linear_job(model={"type": "linear", "inputs": 32, "outputs": 256}, loss="cross_entropy", batch_size=64, dataset=data,
+                         optimizer={"type": "sgd", "lr": 0.5}, metrics=metrics)
+        launch = self.run_to_end(write_job(self.path("job.json"), job), expect=1)
+        self.assertRegex(launch.stderr(), r"the report of epoch 1's validation has \d{5} bytes, at most 65536 can be: the largest values are "
+                                          r"val_(iou|class_accuracy|f\d+_per_class), val_\w+, val_\w+; of metrics take")
+        self.assertEqual(len(launch.events("worker_started")), 1)
+
     def test_profile_has_the_keys_of_raysgd(self):
         launch = self.run_to_end(write_job(self.path("job.json"), linear_job(workers=2, profile=True)))
         train, validate = launch.metrics("train")[-1]["profile"], launch.metrics("validate")[-1]["profile"]

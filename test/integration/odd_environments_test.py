@@ -84,11 +84,22 @@ class OddEnvironmentsTest(LaunchTest):
                 self.assertEqual(events[-1]["event"], "run_finished")
 
     def test_streams_that_take_nothing(self):
+        """What workers have written and nobody can get is no success; a reader that has seen enough is no loss."""
         script = self.write("show.py", SHOW)
-        for name in ("stdout", "stderr"):
-            with open("/dev/full", "wb") as full:
-                self.run_odd(["-n", 2, script], **{name: full})
-            self.shown()
+        for name, words, expect in (("stdout", [script], 1), ("stderr", [script], 0), ("stderr", ["--", "sh", "-c", "echo lost >&2"], 1),
+                                    ("stdout", ["--", "sh", "-c", "exit 3"], 1), ("stdout", ["--", "true"], 0)):
+            with self.subTest(name=name, words=words), open("/dev/full", "wb") as full:
+                said = self.run_odd(["-n", 2, *words], expect=expect, **{name: full})
+                is_told = "sgd-launch: warning: cannot write to stdout: No space left on device; no more is written there" in said
+                self.assertEqual(is_told, name == "stdout" and words == [script], said)
+        self.shown()
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            said = self.run_odd(["-n", 1, "--", "seq", 100_000], stdout=writer)
+        finally:
+            os.close(writer)
+        self.assertNotIn("cannot write", said)
 
     def test_a_working_directory_that_cannot_be_written_to(self):
         """As another account where this one is root, which may write everywhere."""

@@ -32,6 +32,12 @@ SCRIPTS = {
     "another folder": "import os\nos.chdir('/')\nprint(__file__)\nraise ValueError('loss is NaN')",
     "spawned processes": "import multiprocessing\ndef double(x):\n    return 2 * x\nif __name__ == '__main__':\n"
                          "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n        print(pool.map(double, [1, 2]))",
+    "a thread that runs on": "import threading, time\ncount = [0]\nmuch = [[number] for number in range(200000)]\ndef work():\n    while True:\n"
+                             "        count[0] += 1\n        time.sleep(0.0002)\n"
+                             "threading.Thread(target=work, daemon=True).start()\ntime.sleep(0.05)\nprint('end')",
+    "a file that an installed module keeps": "import decimal, os\ndecimal.kept = open(os.dup(1), 'w')\ndecimal.kept.write('precious\\n')",
+    "standard output takes no more": "import sys\nsys.stdout = open('/dev/full', 'w')\nprint('x')",
+    "standard output takes no more, at a failure": "import sys\nsys.stdout = open('/dev/full', 'w')\nprint('x')\nsys.exit(3)",
     "the ids of the first thread": "import os, threading\nprint(threading.main_thread().native_id == os.getpid())",
 }
 

@@ -1,8 +1,10 @@
-"""A coordinator that is away for a while, and a rank that says much meanwhile: it waits, others do not, and nothing is lost."""
+"""A coordinator that is away for a while, and a rank that says much meanwhile: it waits, others do not, and nothing is lost; nor what a run has said last."""
 
 import os
+import signal
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
@@ -57,6 +59,30 @@ class OutageTest(unittest.TestCase):
             self.assertEqual(cluster.events(quiet_run, "worker_exited")[0]["exit_code"], 3)
             self.assertEqual(cluster.log_of("n1").count("does not read"), lost)
             self.assertEqual(len(cluster.events(loud_run, "worker_started")), 1)
+
+    def test_an_end_is_told_with_the_last_lines_whenever_the_coordinator_goes_behind_it(self):
+        """Killed, or ended in order, while the last of a run's output is on its way from its node."""
+        with Cluster({"n1": 1}) as cluster:
+            for how, late_s in [(signal.SIGKILL, late_s) for late_s in (0, 0.02, 0.05, 0.1)] + [(signal.SIGTERM, 0.03)]:
+                with self.subTest(how=how.name, late_s=late_s):
+                    self.end_and_restart(cluster, how, late_s)
+
+    def end_and_restart(self, cluster, how, late_s):
+        go = os.path.join(cluster.folder, "go")
+        script = f"seq 30; while [ ! -e {go} ]; do sleep 0.01; done; rm {go}; echo LAST LINE"
+        client = cluster.run("-n", 1, "--no-prefix", "--", "sh", "-c", script)
+        run = client.run_id()
+        wait_for(lambda: client.said()[1].endswith("30\n"), LIMIT_S, "the first lines")
+        open(go, "w", encoding="utf-8").close()
+        wait_for(lambda: f"run {run}: succeeded" in cluster.log_of("coordinator"), LIMIT_S, "the end of the run")
+        time.sleep(late_s)  # What is tested is this moment.
+        cluster.kill("coordinator", how)
+        cluster.coordinator.wait(LIMIT_S)
+        cluster.start_coordinator()
+        self.assertEqual(client.wait(), 0, client.said())
+        self.assertEqual(client.said()[1], "".join(f"{number}\n" for number in range(1, 31)) + "LAST LINE\n")
+        self.assertEqual(read_file(f"{cluster.run_dir(run)}/logs/gen-0001/rank-0000.log").decode(), client.said()[1])
+        self.assertEqual(len(cluster.events(run, "run_finished")), 1)
 
 
 if __name__ == "__main__":

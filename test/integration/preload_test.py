@@ -150,6 +150,24 @@ class EndOfRankTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (0, "0 4\n"), done.stderr)
 
 
+class LearnedTest(unittest.TestCase):
+    def test_without_a_home_nothing_is_learned(self):
+        """An account without an entry, in a container: `~` stays what it is."""
+        sys.path.insert(0, os.path.join(ROOT, "worker", "python"))
+        self.addCleanup(sys.path.pop, 0)
+        import sgd_launch_preload
+        import sgd_launch_rank
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ), \
+                unittest.mock.patch("os.path.expanduser", side_effect=lambda path: path):
+            os.environ.pop("XDG_CACHE_HOME", None)
+            self.addCleanup(os.chdir, os.getcwd())
+            os.chdir(folder)
+            learned = sgd_launch_preload.Learned(sgd_launch_rank.Start(["python3", "train.py"]))
+            learned.modules = ["decimal"]
+            learned.save()
+            self.assertEqual(os.listdir("."), [])
+
+
 class BackendOfExecTest(unittest.TestCase):
     """`--backend sgd` in a rank that is started by exec: the backend comes right after the script's own import of torch."""
 
@@ -316,6 +334,30 @@ while os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             launch = self.run_to_end("-n", 1, "--", *self.command("package.py", text), env=self.site(), run_dir=f"run{number}")
             said.append((launch.log(0), "importing threads_of starts a thread" in launch.stderr()))
         self.assertEqual(said, [(b"False False\n", True), (b"True False\n", False)])
+
+    def test_a_module_that_makes_a_folder_is_left_out_from_the_next_run_on(self):
+        """Ranks would share it, and the first that ends would remove it under the others."""
+        self.install("makes_folder.py", "import atexit, shutil, tempfile\nfolder = tempfile.mkdtemp()\natexit.register(shutil.rmtree, folder)\n")
+        self.install("probes.py", "import tempfile\nwith tempfile.NamedTemporaryFile():\n    pass\n")
+        text = "import os, sys, time\nprint('decimal' in sys.modules, 'probes' in sys.modules)\nimport decimal, probes, makes_folder\n" \
+               "while os.environ['RANK'] == '1' and not os.path.exists(sys.argv[1]):\n    time.sleep(0.01)\n" \
+               "import atexit\nif os.environ['RANK'] == '0':\n    atexit._run_exitfuncs()\n    open(sys.argv[1], 'w').close()\n" \
+               "else:\n    open(os.path.join(makes_folder.folder, 'x'), 'w').close()\n"
+        os.mkdir(self.path("temporary"))
+        said = []
+        for number in (1, 2):
+            command = self.command("makes.py", text, self.path(f"ended{number}"))
+            launch = self.run_to_end("-n", 2, "--", *command, env={**self.site(), "TMPDIR": self.path("temporary")}, run_dir=f"run{number}")
+            said.append((launch.log(1), "importing makes_folder makes " + self.path("temporary") in launch.stderr()))
+            self.assertEqual(os.listdir(self.path("temporary")), [])
+        self.assertEqual(said, [(b"False False\n", True), (b"True True\n", False)])
+
+    def test_what_is_written_to_a_file_of_an_installed_module_is_there_once(self):
+        self.install("keeps_open.py", "import os\nfile = open(os.environ['KEPT'], 'a')\nfile.write('import\\n')\n")
+        command = self.command("writes.py", "import keeps_open\nkeeps_open.file.write('rank\\n')\n")
+        launch = self.run_to_end("-n", 2, "--", *command, env={**self.site(), "KEPT": self.path("kept")})
+        self.assertNotIn("by exec", launch.stderr())
+        self.assertEqual(sorted(read_file(self.path("kept")).split()), [b"import", b"rank", b"rank"])
 
     def test_a_thread_from_the_start_of_python_is_laid_to_no_module(self):
         self.install("usercustomize.py", "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n")

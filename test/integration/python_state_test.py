@@ -34,6 +34,21 @@ if is_first:
     signal.pause()
 """
 
+REPORTS = """
+import sgd_launch
+state = sgd_launch.State(step=0)
+state.restore()
+odd = {2: {"name": "shard-\\udcff.bin"}, 3: {"x": 10 ** 400}, 4: {"step": 1 << 64}, 5: {"epoch": 1 << 31}}
+while state.step < 8:
+    state.step += 1
+    try:
+        sgd_launch.report(loss=state.step, **odd.get(state.step, {}))
+    except ValueError as error:
+        print(error, flush=True)
+        sgd_launch.report(loss=state.step)
+    state.commit()
+"""
+
 SCRIPT = """
 import array, hashlib, os, random, sys, time
 import sgd_launch
@@ -173,6 +188,16 @@ class PythonState(harness.LaunchTest):
         launch = self.start(job, run_dir="run", env={"PYTHONPATH": MODULES})
         self.assertEqual(launch.wait(), 1)
         self.assertRegex(launch.said(), r"waited 2 s for local rank 1, which has called commit\(\) 1 times")
+
+    def test_whatever_is_reported_the_link_stays(self):
+        launch = self.launch(script=REPORTS)
+        self.assertEqual(launch.wait(), 0, launch.said())
+        self.assertNotIn("link dropped", launch.stderr())
+        lines = launch.metrics()
+        self.assertEqual([(line["step"], line["loss"]) for line in lines], [(step, step) for step in range(1, 9)])
+        self.assertEqual(lines[1]["name"], "shard-\\udcff.bin")
+        for name in ("step", "epoch"):
+            self.assertEqual(launch.stdout().decode().count(f"sgd_launch: {name} is out of range"), 2)
 
     def test_a_watched_rank_that_stands_still_is_found(self):
         script = self.write("watched.py", WATCHED)

@@ -121,6 +121,8 @@ class ResumeFromTest(LaunchTest):
         self.refused("neither a checkpoint nor a run", "empty")
         os.makedirs(self.path("young", "checkpoints"))
         self.refused("has no checkpoint", "young")
+        self.refused("training.optimizer.type was sgd and is adam", "former",
+                     training={**job_of(4)["training"], "optimizer": {"type": "adam"}})
         self.refused("nothing to train: all 2 epochs are trained; --set training.epochs=5", "former", training=job_of(2)["training"])
         model = os.path.join(newest(former.run_dir), "model.safetensors")
         content = read_file(model)

@@ -233,6 +233,33 @@ class RefusalTest(ResumeCase):
         self.refused("--set", "training.epochs=9", "--set", "training.dataset.path=/nowhere", words=["/nowhere"])
         self.refused("--run-dir", "x", words=["unknown option"])
 
+    def test_another_optimizer_or_kind_of_model_has_no_state_in_the_checkpoint(self):
+        self.finished()
+        more = ("--set", "training.epochs=2")
+        adam = ("--set", 'training.optimizer={"type":"adam"}')
+        self.refused(*more, *adam, words=["training.optimizer.type was sgd and is adam", "--set training.optimizer.type=sgd"])
+        self.refused(*more, "--set", 'training.model={"type":"cnn"}', words=["training.model.type was mlp and is cnn"])
+        said = self.ask("validate", *adam, self.path("run"), expect=2)
+        self.assertIn("training.optimizer.type was sgd and is adam", said)
+        self.assertEqual(self.resume(*more).summary()["state"], "succeeded")
+
+    def test_settings_that_the_workers_refuse_are_taken_back(self):
+        """How large the model's tensors are is known to them alone."""
+        launch = self.finished()
+        before = read_file(self.path("run", "job.json"))
+        more = ("--set", "training.epochs=2")
+        failed = self.resume(*more, "--set", "training.model.hidden=[7]", expect=1)
+        self.assertTrue(failed.summary()["cause"]["is_final"], failed.summary())
+        self.assertEqual(read_file(self.path("run", "job.json")), before)
+        self.assertNotIn("next ", self.ask("status", launch.run_dir))
+        resumed = self.resume(*more)
+        self.assertEqual((resumed.summary()["state"], resumed.summary()["epochs"]), ("succeeded", 2))
+        self.assertEqual([name for name in os.listdir(self.path("run")) if name.startswith("job")], ["job.json"])
+
+    def test_it_is_not_detached_from_a_launcher(self):
+        self.finished()
+        self.refused("--detach", "--set", "training.epochs=2", words=["--detach", "needs a coordinator"])
+
     def test_live_run(self):
         launch = self.start("-n", 1, "--", "sleep", "100")
         launch.wait_for_event("worker_started")

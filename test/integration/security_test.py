@@ -87,10 +87,13 @@ class SecurityTest(TlsCluster):
         self.assertIn("joined as agent n1", joined.stdout)
         self.start("agent", *AGENT, "--join", self.address, "--state-dir", agent_state, "--slots", 2)
         self.wait_for_words("coordinator", "node n1: connected")
+        self.wait_for_words("agent", "ranks on other nodes cannot reach 127.0.0.1")
         done = self.run_verb("-n", 2, "--address", self.address, "--", "sh", "-c", "echo rank $RANK")
         self.assertEqual(sorted(done.stdout.split("\n"))[1:], ["0: rank 0", "1: rank 1"])
         self.run_verb("revoke", "n1", "--state-dir", self.state)
         self.wait_for_words("agent", "it is revoked")
+        said = self.said("agent")
+        self.assertEqual(said.count("--node-address"), 1, said)
         self.run_verb("revoke", "nobody", "--state-dir", self.state, code=4)
 
     def test_a_person_joins_and_others_stay_out(self):

@@ -10,7 +10,8 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from harness import CONFIGS, LIMIT_S, read_file, wait_for
+from data import linear_job, write_job
+from harness import CONFIGS, LIMIT_S, read_file, read_lines, wait_for
 from machines import PORT, Machine, network_of
 
 # Says who it is, meets the others at MASTER_ADDR, and waits for the file "go" of its own machine.
@@ -197,6 +198,28 @@ class SeveralNodesTest(unittest.TestCase):
         self.assertIn("run failed: rank 1: ValueError: loss is NaN", launches[0].said(), "the block is at node 0")
         self.assertRegex(launches[1].said(), r"run \S+: failed\n$")
         self.check_clean(*launches)
+
+    def test_machines_with_different_data_train_nothing(self):
+        """The same path, which is another file on each: a process finds it in its own working folder."""
+        data = {"type": "csv", "columns": {"target": "y"}, **{split: f"/proc/self/cwd/{split}.csv" for split in ("train", "validation")}}
+        job = linear_job(dataset=data, model={"type": "linear", "inputs": 1, "outputs": 2}, loss="cross_entropy", batch_size=4)
+        for uneven, use in (("train", "train"), ("validation", "validate")):
+            for machine in (self.a, self.b):
+                write_job(os.path.join(machine.home, "job.json"), {key: value for key, value in job.items() if key != "num_workers"})
+                for split in ("train", "validation"):
+                    rows = 7 if machine is self.b and split == uneven else 8
+                    with open(os.path.join(machine.home, f"{split}.csv"), "w", encoding="utf-8") as file:
+                        file.write("x,y\n" + "".join(f"{row},{row % 2}\n" for row in range(rows)))
+            launches = [self.launch(machine, "--nproc-per-node", 1, "job.json", rank=number) for number, machine in enumerate((self.a, self.b))]
+            self.assertEqual([launch.wait() for launch in launches], [1, 1], launches[0].said())
+            words = (f'rank 1 has 7 samples to {use} on in "training.dataset" where rank 0 has 8 samples to {use} on in "training.dataset". '
+                     "Every rank must see the same data")
+            self.assertIn(words, launches[0].said())
+            for rank in range(2):
+                self.assertIn(words, self.log_of_run(f"gen-0001/rank-000{rank}.log"))
+            events = read_lines(os.path.join(self.a.home, "runs/latest/events.jsonl"))
+            self.assertEqual([event for event in events if event["event"] in ("first_step", "recovered")], [])
+            self.check_clean(*launches)
 
     def test_an_agent_that_is_killed_comes_back_to_its_launcher(self):
         launches = [self.launch(machine, "train.py", "wait", rank=number, output_at=None) for number, machine in enumerate((self.a, self.b))]

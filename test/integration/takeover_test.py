@@ -192,6 +192,44 @@ class NobodyComesTest(TakeoverCase):
         wait_for(lambda: set(self.cluster.left()) <= set(own), LIMIT_S, "the end of keeper and ranks")
 
 
+class LeavingTest(TakeoverCase):
+    def left(self, run, name, size):
+        """As an agent would leave it that is killed before all is sent: a log of a run that has ended."""
+        self.cluster.kill("n1")
+        folder = os.path.join(self.cluster.folder, "agent-n1", "runs", run)
+        os.makedirs(os.path.join(folder, "logs", "gen-0001"), exist_ok=True)
+        path = os.path.join("logs", "gen-0001", name)
+        with open(os.path.join(folder, path), "wb") as log:
+            log.truncate(size)
+        self.cluster.start_agent("n1")
+        return folder, path
+
+    def test_an_agent_with_a_refused_folder_ends_at_once(self):
+        folder, _ = self.left("unknown-run", "rank-0000.log", 10)
+        wait_for(lambda: "runs/unknown-run stays for" in self.cluster.log_of("n1"), LIMIT_S, "the refusal")
+        began = time.monotonic()
+        self.cluster.kill("n1", signal.SIGTERM)
+        self.assertEqual(self.cluster.agents["n1"].wait(LIMIT_S), 0, self.cluster.log_of("n1"))
+        self.assertLess(time.monotonic() - began, 30)  # It waits a minute for what is on its way.
+        self.assertTrue(os.path.exists(folder))
+
+    def test_an_agent_with_files_on_their_way_waits_for_them(self):
+        client = self.cluster.run("-n", 1, "--", "true")
+        self.assertEqual(client.wait(), 0, client.said())
+        run, size = client.run_id(), 512 << 20
+        folder, path = self.left(run, "rank-0007.log", size)
+        come = os.path.join(self.cluster.run_dir(run), path)
+        wait_for(lambda: os.path.exists(come), LIMIT_S, "some of it to come")
+        self.cluster.coordinator.send_signal(signal.SIGSTOP)
+        self.assertLess(os.path.getsize(come), size)
+        self.cluster.kill("n1", signal.SIGTERM)
+        wait_for(lambda: "this node leaves" in self.cluster.log_of("n1"), LIMIT_S, "the agent to leave")
+        self.cluster.coordinator.send_signal(signal.SIGCONT)
+        self.assertEqual(self.cluster.agents["n1"].wait(LIMIT_S), 0, self.cluster.log_of("n1"))
+        self.assertEqual(os.path.getsize(come), size)
+        self.assertFalse(os.path.exists(folder))
+
+
 class GivenUpTest(TakeoverCase):
     coordinator_options = ("--node-timeout", "3s")  # Agents are heard once a second.
 

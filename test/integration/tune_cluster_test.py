@@ -71,6 +71,14 @@ class TuneClusterTest(unittest.TestCase):
         self.assertEqual(client.wait(), expect, client.said())
         return client.said()
 
+    def test_one_whose_trials_have_no_place_says_why(self):
+        with Cluster({"n1": 1}) as cluster:
+            client = cluster.run("tune", "-n", 2, "--quiet", self.write(cluster, linear()))
+            wait_for(lambda: "sgd-launch: waiting: " in client.said()[0] or client.process.poll() is not None, LIMIT_S, "the reason")
+            self.assertIn("2 slots wanted, 1 available", client.said()[0])
+            client.process.send_signal(signal.SIGINT)
+            self.assertEqual(client.wait(), 130, client.said())
+
     def test_one_that_was_stopped_goes_on_and_gets_more_samples(self):
         """In its own folder, across a new life of the coordinator; and it is seen from any machine."""
         job = linear(parameters={"training.optimizer.lr": {"uniform": [0.001, 0.01]}}, samples=3, concurrent=1)

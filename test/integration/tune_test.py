@@ -226,6 +226,20 @@ class LiveTrials(TuneCase):
         self.assertEqual({n: row["state"] for n, row in self.table().items()}, {0: "cancelled", 1: "completed", 2: "completed"})
         self.assertIn("is not running", self.ask("stop", self.path("x", "trials", "0001"), expect=3))
 
+    def test_a_trial_without_a_place_is_placing_and_why_is_said(self):
+        launch = self.tune("--run-dir", self.path("x"), "-n", 2, "--slots", 1, "--quiet", self.command(WAITS, self.folder))
+        wait_for(lambda: "sgd-launch: waiting: 2 slots wanted, 1 available" in launch.stderr() or
+                 launch.process.poll() is not None, 60, "the reason")
+        self.assertIsNone(launch.process.poll(), launch.said())
+        self.assertEqual(self.table()[0]["state"], "placing")
+        said = self.ask("tune", "status", self.path("x"))
+        self.assertNotIn("at work", said)
+        self.assertIn(" placing", said)
+        os.kill(launch.process.pid, signal.SIGINT)
+        self.assertEqual(launch.wait(), 130, launch.said())
+        launch.wait_until_gone()
+        self.assertNotIn("placing", {row["state"] for row in self.table().values()})
+
     def test_one_that_was_made_behind_a_link_goes_on(self):
         os.mkdir(self.path("real"))
         os.symlink("real", self.path("link"))
@@ -442,6 +456,23 @@ class Refusals(TuneCase):
             with self.subTest(words):
                 self.assertIn("sgd-launch tune starts them, and continues them with --resume", self.ask(*words, expect=2))
         self.assertEqual(read_file(self.path("x", "summary.json")), before)
+
+    def test_status_says_where_the_best_checkpoint_is_and_how_the_experiment_goes_on(self):
+        job = linear(samples=2, concurrent=1)
+        job["training"]["epochs"] = 1_000_000
+        launch = self.tune("--run-dir", self.path("x"), self.job(job))
+        wait_for(lambda: any(event["event"] == "checkpoint_saved" for event in read_lines(self.trial(0, "events.jsonl")))
+                 if os.path.exists(self.trial(0, "events.jsonl")) else launch.process.poll() is not None, 60, "a checkpoint")
+        launch.process.send_signal(signal.SIGINT)
+        self.assertEqual(launch.wait(120), 130, launch.said())
+        said = self.ask("status", self.path("x"))
+        for line in said.splitlines():
+            if line.startswith("checkpoint "):
+                self.assertTrue(os.path.isdir(line.split()[1]), said)
+        following = said.splitlines()[-1].split()
+        self.assertEqual(following[:4], ["next", "sgd-launch", "tune", "--resume"], said)
+        resumed = self.tune("--resume", following[4], "--timeout", "1s")
+        self.assertEqual(resumed.wait(120), 124, resumed.said())
 
     def test_missing_program_is_said_once(self):
         job = {"name": "c", "command": ["no-such-program", "{lr}"], "tune": linear()["tune"] | {"parameters": {"lr": {"uniform": [0, 1]}}}}

@@ -57,11 +57,11 @@ class WarmTest(LaunchTest):
     def environment(self, **more):
         return {"XDG_RUNTIME_DIR": self.path("sockets"), "XDG_CACHE_HOME": self.path("cache"), MARK: self.mark, **more}
 
-    def warm(self, *arguments, expect=0, **more):
+    def warm(self, *arguments, expect=0, folder=None, **more):
         """(stdout, stderr) of `sgd-launch warm`."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("PET_", "SGD_", "OMP_"))}
         done = subprocess.run([LAUNCHER, "warm", *map(str, arguments)], capture_output=True, text=True, timeout=LIMIT_S, check=False,
-                              env={**environment, **self.environment(**more)}, cwd=self.folder)
+                              env={**environment, **self.environment(**more)}, cwd=folder or self.folder)
         self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
         return done.stdout, done.stderr
 
@@ -194,6 +194,51 @@ class WarmTest(LaunchTest):
         launch = self.run_warm("-n", 1, "--", *command, **more)
         self.assertEqual(launch.log(0), b"22 True\n")
         self.assertIn(NOT_USED + package + " has changed since it was imported", launch.stderr())
+
+    def test_a_module_that_was_added_is_not_missed(self):
+        """What does without it has been imported."""
+        packages = self.path("user", "lib", "python3.%d" % python_minor(), "site-packages")
+        os.makedirs(packages)
+        with open(os.path.join(packages, "does_without.py"), "w") as file:
+            file.write("try:\n    import optional_extra\n    HAS = True\nexcept ImportError:\n    HAS = False\n")
+        command = self.command("uses.py", "import does_without\nprint(does_without.HAS)\n")
+        more = {"PYTHONUSERBASE": self.path("user")}
+        self.warm("-n", 1, "--", *command, **more)
+        with open(os.path.join(packages, "data.txt"), "w"):
+            pass
+        self.assertNotIn(NOT_USED, self.run_warm("-n", 1, "--", *command, run_dir="same", **more).stderr())
+        self.wait_ready()
+        with open(os.path.join(packages, "optional_extra.py"), "w"):
+            pass
+        launch = self.run_warm("-n", 1, "--", *command, run_dir="more", **more)
+        self.assertEqual(launch.log(0), b"True\n")
+        self.assertIn(NOT_USED + "modules were added to " + packages, launch.stderr())
+
+    def check_of_its_folder(self, program, part, **more):
+        """program: as it is named in both folders. It runs what lies in the one where it is started."""
+        for name in ("one", "other"):
+            self.write(os.path.join(name, "show.py"), "import which\nprint(which.ONE)\n")
+        command = [program, "show.py"]
+        self.warm("-n", 1, "--", *command, folder=self.path("one"), **more)
+        for name in ("other", "one"):
+            launch = self.start("-n", 1, "--", *command, env=self.environment(**more), cwd=self.path(name), run_dir="of-" + name)
+            self.assertEqual(launch.wait(), 0, launch.said())
+            self.assertEqual(launch.log(0).decode(), name + "\n")
+            is_said = f"{NOT_USED}it was started in another folder, and {part} is relative to it: give whole paths" in launch.stderr()
+            self.assertEqual((is_said, NOT_USED in launch.stderr()), (name == "other",) * 2, launch.stderr())
+
+    def test_an_environment_of_one_folder_serves_no_other(self):
+        for name in ("one", "other"):
+            subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", self.path(name, ".venv")], check=True)
+            packages = self.path(name, ".venv", "lib", "python3.%d" % python_minor(), "site-packages")
+            self.write(os.path.join(packages, "which.py"), f"ONE = {name!r}\n")
+        self.check_of_its_folder(".venv/bin/python3", ".venv/bin/python3")
+
+    def test_modules_of_one_folder_serve_no_other(self):
+        for name in ("one", "other"):
+            os.makedirs(self.path(name, "src"))
+            self.write(os.path.join(name, "src", "which.py"), f"ONE = {name!r}\n")
+        self.check_of_its_folder("/usr/bin/python3", "PYTHONPATH", PYTHONPATH="src")
 
     def test_nothing_is_left_of_a_run_whose_launcher_or_keeper_is_killed(self):
         command = self.command("waits.py", WAITS, self.path("up"), self.path("never"))

@@ -136,6 +136,9 @@ void Crew::keeper(const Words& words) {
                                           words.value("message", "cannot run prog: no such file"), signal});
   if (what == "exited") say_exit(node, generation, rank, words.number("code", 0), signal);
   if (what == "cleared") from_keeper(node, keeper::Cleared{generation, words.number("killed", 0)});
+  if (what == "refused")
+    world_.agent_event(
+        node, core::agent_event::KeeperClosed{"run", 0, "keeper could not be started: no space left", false, true});
   if (what == "closed") {
     std::erase_if(processes_, [&](const auto& entry) { return entry.second.node == node; });
     std::erase_if(tasks_, [&](const Task& task) { return task.node == node; });  // Nobody reads them any more.

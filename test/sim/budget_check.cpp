@@ -8,6 +8,11 @@ namespace sgd::sim {
 namespace {
 
 constexpr int kCrashesInPlace = 3;
+constexpr int kRefusalsMost = 3;
+
+bool is_of_node(const std::string& kind) {
+  return kind == "node_lost" || kind == "node_refused";
+}
 
 }  // namespace
 
@@ -38,7 +43,7 @@ void BudgetCheck::on_event(const nlohmann::ordered_json& event, bool is_final) {
   const bool all_executed = is_executed && executed_ == world_size_;
   if (what != "first_step" && !all_executed) return;
   was_started_ = true;
-  attempts_ = 0;
+  attempts_ = refusals_ = 0;
 }
 
 void BudgetCheck::use_attempt() {
@@ -54,15 +59,16 @@ void BudgetCheck::on_failure(const nlohmann::ordered_json& event, bool is_final)
     was_started_ = false;
     executed_ = 0;
   }
-  if (was_started_ && kind != "node_lost") {
+  if (was_started_ && !is_of_node(kind)) {
     same_rank_ = rank >= 0 && rank == last_rank_ ? same_rank_ + 1 : 1;
     last_rank_ = rank;
   }
-  const bool is_first = event.at("generation") == first_;
+  const bool is_first = event.at("generation") == first_ + refusals_;
+  if (kind == "node_refused") ++refusals_;
   // One that could not be executed in the first place is no start, whatever others of it were.
   const std::string& message = event.at("message").get_ref<const std::string&>();
   const bool is_refused = is_first && kind == "exit_code" && message.starts_with("could not start");
-  const bool counts = was_started_ || (executed_ > 0 && kind != "node_lost" && !is_refused);
+  const bool counts = was_started_ || (executed_ > 0 && !is_of_node(kind) && !is_refused);
   if (event.at("restart") == true) return on_restart(kind, counts, is_first, is_final);
   if (!is_final) on_refusal(kind, counts, is_first);
 }
@@ -71,10 +77,11 @@ void BudgetCheck::on_restart(const std::string& kind, bool counts, bool is_first
   if (is_final) violated("{}: a restart after an error of the user", job_.name);
   if (!counts) {
     if (is_first && kind == "exit_code") violated("{}: a restart of a first start that failed", job_.name);
-    is_uncounted_ = !job_.training && kind != "node_lost";
+    if (is_first && refusals_ >= kRefusalsMost) violated("{}: goes to another node after {}", job_.name, refusals_);
+    is_uncounted_ = !job_.training && !is_of_node(kind);
     return use_attempt();
   }
-  if (kind == "node_lost") return;
+  if (is_of_node(kind)) return;
   ++failures_;
   if (job_.recovery.max_failures != job::kUnlimited && failures_ > job_.recovery.max_failures)
     violated("{}: a restart after {} failures, {} are allowed", job_.name, failures_, job_.recovery.max_failures);
@@ -82,13 +89,14 @@ void BudgetCheck::on_restart(const std::string& kind, bool counts, bool is_first
 
 void BudgetCheck::on_refusal(const std::string& kind, bool counts, bool is_first) {
   if (!counts) {
-    if ((is_first && kind == "exit_code") || attempts_ >= job_.recovery.backoff.attempts) return;
+    const bool is_over = is_first && (kind == "exit_code" || (kind == "node_refused" && refusals_ >= kRefusalsMost));
+    if (is_over || attempts_ >= job_.recovery.backoff.attempts) return;
     violated("{}: no restart of a failed start after {} of {} attempts", job_.name, attempts_,
              job_.recovery.backoff.attempts);
   }
   const std::int64_t allowed = job_.recovery.max_failures;
   const bool used_up = allowed != job::kUnlimited && failures_ + 1 > allowed;
-  if (kind == "node_lost" || (!used_up && same_rank_ < kCrashesInPlace))
+  if (is_of_node(kind) || (!used_up && same_rank_ < kCrashesInPlace))
     violated("{}: no restart after {} ({} failures before, {} allowed)", job_.name, kind, failures_, allowed);
 }
 

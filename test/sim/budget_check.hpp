@@ -20,7 +20,7 @@ class BudgetCheck {
     on_judged();
     first_ = first;
     failures_ = 0;
-    attempts_ = same_rank_ = 0;
+    attempts_ = same_rank_ = refusals_ = 0;
     is_uncounted_ = false;
     last_rank_ = -1;
   }
@@ -47,6 +47,7 @@ class BudgetCheck {
   bool is_uncounted_ = false;  // A command's start has failed, and no rank of it is known to have been executed.
   std::int64_t failures_ = 0;
   int attempts_ = 0;
+  int refusals_ = 0;   // In a row: starts that a node could not begin with.
   int same_rank_ = 0;  // Failures of one rank in a row.
   int last_rank_ = -1;
 };

@@ -30,6 +30,12 @@ Duration Keeper::moment() {
 }
 
 void Keeper::begin() {
+  if (world_.plan.refuses > 0 && !world_.calm && world_.chance.with(world_.plan.refuses)) {
+    alive_ = false;
+    run_.check.on_keeper_lost(node_.id());
+    to_agent_.send(core::agent_event::KeeperClosed{run_.plan.definition.id, 0, "no space left", false, true}, moment());
+    return;
+  }
   world_.queue.after(world_.chance.between(milliseconds(1), milliseconds(50)), [this] {
     if (alive_) to_agent_.send(core::agent_event::KeeperStarted{run_.plan.definition.id}, moment());
   });

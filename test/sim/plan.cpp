@@ -286,6 +286,8 @@ Plan draw_plan(std::uint64_t seed) {
   if (theme == Theme::kPartedStarts) make_parted_starts(chance, plan);
   if (theme == Theme::kLastWords) make_last_words(chance, plan);
   plan.drains_for_good = nodes > 1 && chance.with(0.15);
+  Chance others(plan.seed ^ 0x72656675736573);  // So that the plans of former seeds stay what they are.
+  if (others.with(share) && !plan.is_embedded) plan.refuses = 0.4 * others.fraction();
   return plan;
 }
 
@@ -380,9 +382,9 @@ std::string describe(const Plan& plan) {
   return text +
          fmt::format(
              "  crash at start {:.2f}, slow start {:.2f}, failed write {:.2f}, late word {:.2f}, end after a word "
-             "{:.2f}, partition at a start {:.2f}\n",
+             "{:.2f}, partition at a start {:.2f}, refused {:.2f}\n",
              plan.crash_at_start, plan.slow_start, plan.fail_write, plan.late_word, plan.dies_speaking,
-             plan.parted_at_start);
+             plan.parted_at_start, plan.refuses);
 }
 
 }  // namespace sgd::sim

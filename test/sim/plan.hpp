@@ -104,6 +104,7 @@ struct Plan {
   double stray = 0.2;          ///< Of each rank whose keeper dies: it lives on.
   double late_broom = 0.3;     ///< That strays are cleared after seconds.
   double parted_at_start = 0;  ///< A node that is told to start ranks, from there on upwards.
+  double refuses = 0;          ///< A node cannot begin with a run: its disk is full for that moment.
 };
 
 /// No fault lasts longer.

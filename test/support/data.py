@@ -27,18 +27,15 @@ def idx_bytes(sizes, content):
     return struct.pack(f">HBB{len(sizes)}I", 0, 8, len(sizes), *sizes) + content
 
 
-def small_fashion(folder, train, validation, bad_label_at=None):
-    """The first images of Fashion-MNIST as plain IDX files; the label at one place can be made wrong."""
+def small_fashion(folder, train, validation):
+    """The first images of Fashion-MNIST as plain IDX files."""
     os.makedirs(folder, exist_ok=True)
     for split, count in (("train", train), ("validation", validation)):
         for name in SPLITS[split]:
             sizes, content = read_idx(os.path.join(FASHION, name + ".gz"))
             item = len(content) // sizes[0]
-            kept = bytearray(content[: count * item])
-            if bad_label_at is not None and split == "train" and "labels" in name:
-                kept[bad_label_at] = 77
             with open(os.path.join(folder, name), "wb") as file:
-                file.write(idx_bytes((count, *sizes[1:]), bytes(kept)))
+                file.write(idx_bytes((count, *sizes[1:]), content[: count * item]))
     return folder
 
 

@@ -1,11 +1,13 @@
 #include "worker/core/idx_dataset.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "common/base/assert.hpp"
 #include "common/data/idx.hpp"
+#include "worker/core/label_error.hpp"
 #include "worker/core/scale_bytes.hpp"
 #include "worker/core/unpack_cache.hpp"
 
@@ -35,15 +37,24 @@ Result<MappedIdx> map_idx(const data::IdxInfo& info) {
   return MappedIdx{std::move(file).value(), {payload, info.payload_bytes}};
 }
 
+Status check_labels(const std::string& path, std::span<const std::uint8_t> labels, std::int64_t outputs) {
+  const auto found =
+      std::find_if(labels.begin(), labels.end(), [outputs](std::uint8_t label) { return label >= outputs; });
+  if (found == labels.end()) return {};
+  return label_error(path, *found, "sample", found - labels.begin(), outputs);
+}
+
 }  // namespace
 
-Result<IdxDataset> IdxDataset::open(const std::string& dir, Split split) {
+Result<IdxDataset> IdxDataset::open(const std::string& dir, Split split, std::int64_t outputs) {
   const auto files = data::find_idx(dir, split == Split::kTrain ? data::IdxSplit::kTrain : data::IdxSplit::kValidate);
   if (!files) return files.error();
   Result<MappedIdx> images = map_idx(files.value().images);
   if (!images) return images.error();
   Result<MappedIdx> labels = map_idx(files.value().labels);
   if (!labels) return labels.error();
+  const Status checked = check_labels(files.value().labels.path, labels.value().payload, outputs);
+  if (!checked) return checked.error();
 
   IdxDataset dataset;
   const std::vector<std::uint32_t>& dims = files.value().images.dims;
@@ -71,16 +82,11 @@ void IdxDataset::gather_images(std::span<const std::int64_t> indices, float* out
   }
 }
 
-Status IdxDataset::gather_labels(std::span<const std::int64_t> indices, std::int64_t* out, std::int64_t classes) const {
+void IdxDataset::gather_labels(std::span<const std::int64_t> indices, std::int64_t* out) const {
   for (std::size_t i = 0; i < indices.size(); ++i) {
     SGD_ASSERT(indices[i] >= 0 && indices[i] < count_);
-    const std::int64_t label = labels_[static_cast<std::size_t>(indices[i])];
-    if (label >= classes) {
-      return Error{fmt::format("label {} of sample {} is outside 0..{}", label, indices[i], classes - 1), 0};
-    }
-    out[i] = label;
+    out[i] = labels_[static_cast<std::size_t>(indices[i])];
   }
-  return {};
 }
 
 }  // namespace sgd::worker

@@ -24,8 +24,8 @@ enum class Split {
 
 class IdxDataset {
  public:
-  /// Opens one split in `dir`. Errors name the file.
-  static Result<IdxDataset> open(const std::string& dir, Split split);
+  /// Opens one split in `dir`; every label must be below `outputs`. Errors name the file.
+  static Result<IdxDataset> open(const std::string& dir, Split split, std::int64_t outputs);
 
   /// Samples.
   [[nodiscard]] std::int64_t count() const { return count_; }
@@ -45,8 +45,8 @@ class IdxDataset {
 
   /// Writes the images of `indices` one after the other as floats 0 .. 1 (value * 1/255).
   void gather_images(std::span<const std::int64_t> indices, float* out) const;
-  /// Writes the labels of `indices`; an error names the first sample whose label is not in 0 .. classes-1.
-  Status gather_labels(std::span<const std::int64_t> indices, std::int64_t* out, std::int64_t classes) const;
+  /// Writes the labels of `indices`.
+  void gather_labels(std::span<const std::int64_t> indices, std::int64_t* out) const;
 
  private:
   std::shared_ptr<const MappedFile> image_file_;

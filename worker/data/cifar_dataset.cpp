@@ -5,8 +5,8 @@
 
 #include "common/base/assert.hpp"
 #include "common/data/file_list.hpp"
+#include "worker/core/label_error.hpp"
 #include "worker/core/scale_bytes.hpp"
-#include "worker/data/sample_reader.hpp"
 
 namespace sgd::worker {
 

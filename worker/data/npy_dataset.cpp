@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "common/base/assert.hpp"
+#include "worker/core/label_error.hpp"
 
 namespace sgd::worker {
 namespace {

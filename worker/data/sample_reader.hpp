@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "common/base/result.hpp"
@@ -34,9 +33,5 @@ class SampleReader {
 };
 
 using ReaderResult = Result<std::unique_ptr<const SampleReader>>;
-
-/// "data file x: label 12 of record 5 (the first is 0) is outside 0..9".
-[[nodiscard]] Error label_error(const std::string& path, std::int64_t label, const char* unit, std::int64_t number,
-                                std::int64_t classes);
 
 }  // namespace sgd::worker

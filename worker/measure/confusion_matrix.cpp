@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "common/job/metric_key.hpp"
 #include "worker/measure/class_rows.hpp"
 #include "worker/measure/limits.hpp"
 #include "worker/measure/metric_state.hpp"
@@ -12,8 +13,19 @@ namespace sgd {
 namespace {
 
 constexpr const char* kMatrixName = "confusion_matrix";
-constexpr std::int64_t kTableClasses =
-    46'340;  // A table of more has over 2^31 cells, and is no state of this machine's.
+
+/// Before memory for a table of them is asked for.
+void check_classes(std::int64_t classes, bool shows_matrix) {
+  constexpr std::int64_t kCellsOfMebibyte = (1 << 20) / sizeof(std::int64_t);
+  if (classes > job::kConfusionClassesMax)
+    throw std::invalid_argument(
+        fmt::format("{}: a table of {} classes takes {} MiB in each worker, at most {} can be: leave the metric out",
+                    kMatrixName, classes, classes * classes / kCellsOfMebibyte, job::kConfusionClassesMax));
+  if (shows_matrix && classes > worker::kMatrixClassesMax)
+    throw std::invalid_argument(
+        fmt::format("{}: the matrix of {} classes does not fit a report, that of {} does: set \"matrix\": false",
+                    kMatrixName, classes, worker::kMatrixClassesMax));
+}
 
 /// The mean of those that are no NaN.
 double mean_of_known(const std::vector<double>& values) {
@@ -32,10 +44,7 @@ double mean_of_known(const std::vector<double>& values) {
 void ConfusionMatrix::add(const at::Tensor& output, const at::Tensor& target) {
   const worker::ClassRows rows = worker::class_rows(kMatrixName, output, target, ignore_index_);
   if (classes_ == 0) {
-    if (shows_matrix_ && rows.classes > worker::kMatrixClassesMax)
-      throw std::invalid_argument(
-          fmt::format("{}: the matrix of {} classes does not fit a report, that of {} does: set \"matrix\": false",
-                      kMatrixName, rows.classes, worker::kMatrixClassesMax));
+    check_classes(rows.classes, shows_matrix_);
     classes_ = rows.classes;
     counts_.assign(static_cast<std::size_t>(classes_ * classes_), 0);
   }
@@ -88,7 +97,9 @@ void ConfusionMatrix::merge(const nlohmann::json& state) {
   const std::int64_t classes = worker::count_in(state, kMatrixName, "classes");
   const auto cells = worker::counts_in(state, kMatrixName, "cells");
   const auto counts = worker::counts_in(state, kMatrixName, "counts");
-  if (classes > kTableClasses) worker::bad_metric_state(kMatrixName, fmt::format("it has {} classes", classes));
+  if (classes > job::kConfusionClassesMax)
+    worker::bad_metric_state(kMatrixName,
+                             fmt::format("it has {} classes, at most {} can be", classes, job::kConfusionClassesMax));
   const auto is_outside = [&](std::int64_t cell) { return cell >= classes * classes; };
   if (cells.size() != counts.size() || std::any_of(cells.begin(), cells.end(), is_outside))
     worker::bad_metric_state(kMatrixName, "its cells are none of the table");

@@ -11,6 +11,7 @@ the agent is made at the first call, once a process. Without the launcher nothin
 import atexit
 import collections
 import math
+import operator
 import os
 import random
 import sys
@@ -64,15 +65,36 @@ def should_stop():
     return True
 
 
+def _whole(value, name, bits):
+    """A step or an epoch, of any kind of integer, as the agent holds it."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = int(value)
+    if not -1 << bits - 1 <= number < 1 << bits - 1:
+        raise ValueError(f"sgd_launch: {name} is out of range: give a number below 2**{bits - 1}")
+    return number
+
+
+def _text(value, name):
+    """As UTF-8: a file's name may have bytes that are none, and an agent takes no line with them."""
+    if not isinstance(value, str):
+        raise TypeError(f"sgd_launch: report({name}=...): a {type(value).__name__} is no text: give a str")
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
 def _number(value, name):
-    """As JSON has it; what is not finite is null, which a mean leaves out."""
+    """As JSON has it; what is not finite, or what no double holds, is null, which a mean leaves out."""
     if not isinstance(value, (bool, int, float, str, type(None))) and hasattr(value, "item"):
         value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if not isinstance(value, (bool, int, float, str, type(None))):
+    if isinstance(value, str):
+        return _text(value, name)
+    if not isinstance(value, (bool, int, float, type(None))):
         raise TypeError(f"sgd_launch: report({name}=...): a {type(value).__name__} is no number and no text")
-    return value
+    try:
+        return value if value is None or math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 _reported = [None, 0]  # The last report's place, and how many there were at that place.
@@ -90,15 +112,16 @@ def report(phase="train", *, step=None, epoch=None, **metrics):
     values = State._first._values if State._first is not None else {}
     now = values.get("step", State._first._calls if State._first is not None else 0)
     batch = step if step is not None else 0 if epoch is not None and phase == "validate" else now
-    place = (values.get("epoch", 1) if epoch is None else epoch, phase, batch)
+    place = (_whole(values.get("epoch", 1) if epoch is None else epoch, "epoch", 32), _text(phase, "phase"), _whole(batch, "step", 64))
+    at = _whole(now if step is None else step, "step", 64)
+    line = {_text(name, name): _number(value, name) for name, value in metrics.items()}
     _reported[:] = [place, _reported[1] + 1 if _reported[0] == place else 0]
-    line = {name: _number(value, name) for name, value in metrics.items()}
     if "loss" in line and isinstance(line["loss"], (int, float)):
-        link.beat["loss"] = line["loss"]
+        link.beat["loss"] = float(line["loss"])
     if State._first is not None:
         State._first._tell_first_step(link)
-    link.put({"type": "report", "key": {"epoch": int(place[0]), "phase": phase, "batch": int(batch), "sequence": _reported[1]},
-              "step": int(step if step is not None else now), "metrics": line})
+    link.put({"type": "report", "key": {"epoch": place[0], "phase": place[1], "batch": place[2], "sequence": _reported[1]},
+              "step": at, "metrics": line})
 
 
 # ---- The state ----
@@ -179,8 +202,15 @@ class State:
     # What is kept, and back ------------------------------------------------------------------
 
     def _place(self):
-        step, epoch = self._values.get("step"), self._values.get("epoch")
-        return step if type(step) is int else self._calls, epoch if type(epoch) is int else 0
+        return self._counted("step", self._calls, 64), self._counted("epoch", 0, 32)
+
+    def _counted(self, name, otherwise, bits):
+        """Of a value of the script's that may be anything."""
+        try:
+            number = operator.index(self._values.get(name))
+        except TypeError:
+            return otherwise
+        return _whole(number, name, bits)
 
     def _packed(self, world, rank):
         values = {name: value.state_dict() if _is_object(value) else value for name, value in self._values.items()}
@@ -350,7 +380,7 @@ class State:
         due = self._plan.is_due(self._calls, now) and link.assignment["config"].get("checkpoint", {}).get("memory", True)
         save = self._is_save_due(link, step, epoch)
         if due or save or force:
-            self._copy(link, save)
+            self._copy(link, save, save or force)
         self._plan.returned(time.perf_counter())
         return due or save or force
 
@@ -367,10 +397,12 @@ class State:
             return step // every["steps"] > before[0] // every["steps"]
         return every == "epoch" and "epoch" in self._values and epoch > before[1]
 
-    def _copy(self, link, save):
+    def _copy(self, link, save, is_asked_for):
+        """What is asked for in this call is so on all ranks: its copy is the newest that they can all come to."""
         began = time.perf_counter()
         self._since = self._since or began
-        memory, slot, key = self._memory, self._memory.free_slot(), (link.assignment["generation"], self._calls)
+        memory, key = self._memory, (link.assignment["generation"], self._calls)
+        slot = memory.free_slot() if is_asked_for or not memory.is_one_awaited(key) else None
         try:
             if slot is not None:
                 link.hand_over()  # What goes on from this copy reports no step before it.
@@ -403,7 +435,7 @@ class State:
             return
         if self._saver is not None:
             self._saver.wait(deadline_s)
-        self._copy(link, True)
+        self._copy(link, True, True)
         if self._saver is not None and not self._saver.wait(deadline_s):
             _warn(f"the checkpoint of step {self._place()[0]} is not on disk after {deadline_s:.0f} s")
 

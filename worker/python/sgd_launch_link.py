@@ -23,6 +23,11 @@ def warn(text):
     print(f"sgd_launch: {text}", file=sys.stderr, flush=True)
 
 
+def line_of(message):
+    """As UTF-8, whatever is in its texts: of a line that is none the agent closes the link."""
+    return json.dumps(message, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
 def seconds(text):
     """Of a job's duration: "500ms", "10s", "5m", "1h"."""
     for unit, factor in (("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)):
@@ -58,7 +63,7 @@ class Link:
         link.connect(os.environ["SGD_LINK"])
         hello = {"type": "hello", "token": os.environ["SGD_TOKEN"], "pid": self.pid, "protocol": 1,
                  "returns": self.away_s > 0, "received": self.got}
-        link.sendall(json.dumps(hello).encode() + b"\n")
+        link.sendall(line_of(hello))
         link.setblocking(False)
         with self.changed:
             self.socket, self.rest, self.descriptors, self.greeting = link, b"", [], self.away_s > 0
@@ -96,7 +101,7 @@ class Link:
     def _heartbeat(self):
         with self.changed:
             if not self.outbox and not self.greeting:
-                self.outbox += json.dumps(self.beat).encode() + b"\n"
+                self.outbox += line_of(self.beat)
 
     def set_watched(self, on):
         """Said at once: also a rank that stands still in the next moment is found."""
@@ -130,7 +135,7 @@ class Link:
                 self._take(json.loads(line))
             if self.away_s > 0 and self.told != self.got and not self.greeting:
                 self.told = self.got
-                self.outbox += json.dumps({"type": "received", "count": self.got}).encode() + b"\n"
+                self.outbox += line_of({"type": "received", "count": self.got})
             self.changed.notify_all()
 
     def _take(self, message):
@@ -166,7 +171,7 @@ class Link:
 
     def _keep(self, message):
         """With the lock held. A line that counts: kept, where the agent may come back, until it has it."""
-        line = json.dumps(message).encode() + b"\n"
+        line = line_of(message)
         if len(line) > _LINE_BYTES_MAX:
             raise ValueError(f"sgd_launch: a {message['type']} of {len(line)} bytes; a line of the link has at most 64 KiB")
         if self.away_s > 0:

@@ -1,7 +1,8 @@
 """States in memory that outlives ranks: two slots a rank in a memory file of the run's keeper, one file a node.
 
 A slot's stamp is cleared first and set last, so a rank that is killed leaves no half-written slot that counts. A commit counts
-when all ranks hold the one of the same call; a rank never writes over the newest one that all ranks of its node hold.
+when all ranks hold the one of the same call; a rank never writes over the newest one that all ranks of its node hold, and
+leaves copies out while ranks behind it may come to its newest one.
 """
 import collections
 import ctypes
@@ -109,6 +110,14 @@ class Memory:
         keys = {slot: key for key, (slot, _) in self.headers(self.local).items()}
         free = [slot for slot in (0, 1) if slot not in keys or (keys[slot] != common and keys[slot][1] != pinned)]
         return min(free, key=lambda slot: keys.get(slot, (-1, -1)), default=None)
+
+    def is_one_awaited(self, key):
+        """Whether the newest commit of this generation that a rank of the node holds may yet come to be held by all, and is not `key`,
+        to which this rank has come: a rank that is ahead would write over it again and again, and none would ever be common."""
+        held = [self.headers(local) for local in range(self.local_world)]
+        newest = max((one for keys in held for one in keys if one[0] == key[0]), default=key)
+        lacking = [local for local, keys in enumerate(held) if newest not in keys]
+        return newest != key and lacking != [] and all(self.live_of(local) <= newest[1] for local in lacking)
 
     def room(self, slot, size):
         """Maps so many bytes of the slot, which has their memory from then on: OSError where there is none."""

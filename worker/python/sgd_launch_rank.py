@@ -7,13 +7,19 @@ By itself, `python3 sgd_launch_rank.py [--backend NAME] -- script.py ...` does t
 import atexit
 import ctypes
 import gc
+import io
 import os
 import signal
 import sys
 import threading
 import types
+from _weakref import ref
 
 OWN_FILE = __file__
+EXIT_NOT_FLUSHED = 120  # Of the interpreter, where standard output takes no more.
+FILES_MAX = 10000  # Open ones, that are flushed at the end.
+OUR_THREADS = "sgd-"  # So their names begin: they use nothing of a script's.
+files_before = []  # Weak references to those that were open in the server.
 is_main_waiting = False  # There is a fresh __main__.
 
 
@@ -181,21 +187,71 @@ def run(start):
 
 def finish(status, is_own):
     """Ends this process as processes of multiprocessing end: threads are waited for, exit handlers run, what the script and its own
-    modules hold is let go, streams are flushed. Only modules that `is_own(name)` are taken apart: all of them take a second and more."""
-    for step in (threading._shutdown, atexit._run_exitfuncs, lambda: let_go(is_own), lambda: flush("stdout"), lambda: flush("stderr"),
-                 lambda: ctypes.CDLL(None).fflush(None)):
+    modules hold is let go, files are flushed. Only modules that `is_own(name)` are taken apart: all of them take a second and more."""
+    flushed = []
+    for step in (threading._shutdown, atexit._run_exitfuncs, lambda: flushed.append(flush_streams()), lambda: let_go(is_own), flush_files,
+                 lambda: flushed.append(all(flushed) and flush_streams()), lambda: ctypes.CDLL(None).fflush(None)):
         try:
             step()
         except BaseException as error:  # Ctrl-C while a thread is waited for, too: what is left of the end is done.
             complain("sgd-launch: while the process ends: %s: %s\n" % (type(error).__name__, error))
+    if status >= 0 and not all(flushed):
+        status = EXIT_NOT_FLUSHED
     if status < 0:
         signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)
 
 
+def flush_streams():
+    """False where that fails; of standard output it is said as the interpreter does."""
+    is_done = True
+    try:
+        flush("stdout")
+    except Exception as error:
+        is_done = False
+        complain("Exception ignored in: %r\n%s: %s\n" % (sys.stdout, type(error).__name__, error))
+    try:
+        flush("stderr")
+    except Exception:
+        is_done = False
+    return is_done
+
+
+def flush_files():
+    """What installed modules hold open, too: its end would write what is in the buffers, and this process ends without it. Returns the
+    files. Those of frozen objects are known before: to look through all that was imported takes a rank a tenth of a second."""
+    objects = gc.get_objects()
+    kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, io._io._IOBase)}  # No __class__ of an object is asked.
+    streams = getattr(sys, "stdout", None), getattr(sys, "stderr", None)
+    files = [one for one in objects if type(one) in kinds and all(one is not stream for stream in streams)][:FILES_MAX]
+    files += [file for file in (known() for known in files_before) if file is not None]
+    del objects
+    for file in files:
+        try:
+            if not file.closed and file.writable():
+                file.flush()
+        except Exception:
+            pass  # As at the end of an interpreter.
+    return files
+
+
+def keep_files():
+    """Before what is there is frozen and ranks are forked off: else each of them would write what is in the buffers."""
+    files_before[:] = [ref(file) for file in flush_files() if type(file).__weakrefoffset__]
+
+
+def runs_other_threads():
+    """Daemons, which run on while the script's variables are taken away."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return any(ident != threading.get_ident() and not names.get(ident, "").startswith(OUR_THREADS) for ident in sys._current_frames())
+
+
 def let_go(is_own):
-    """__main__ first, then the script's other modules: objects go before the functions and modules that their __del__ may use."""
+    """__main__ first, then the script's other modules: objects go before the functions and modules that their __del__ may use. Where other
+    threads still use them, they stay: at the end of an interpreter such threads run no more."""
+    if runs_other_threads():
+        return
     kinds = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
     others = [name for name in reversed(list(sys.modules)) if name != "__main__" and is_own(name)]
     for names in (["__main__"], others):

@@ -6,19 +6,22 @@ descriptor 3. It speaks the protocol of common/messages/fork_server.hpp: JSON da
 Python 3.8 and newer.
 """
 
-import array
-import atexit
-import ctypes
-import gc
-import importlib
-import io
-import json
-import os
-import signal
-import socket
 import sys
-import threading
-import time
+
+AT_START_OF_PYTHON = frozenset(sys.modules)  # Of any script, too.
+
+import array  # noqa: E402
+import atexit  # noqa: E402
+import ctypes  # noqa: E402
+import gc  # noqa: E402
+import importlib  # noqa: E402
+import io  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+import signal  # noqa: E402
+import socket  # noqa: E402
+import threading  # noqa: E402
+import time  # noqa: E402
 
 OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
 if getattr(sys.flags, "safe_path", False) or sys.flags.isolated:  # They leave a script's folder out.
@@ -42,12 +45,48 @@ FORK_SAFE = {"OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 # Loaded before any script's own module could hide them.
 AT_START = set(sys.modules)
 # No script has loaded them.
-OWN_MODULES = ("sgd_launch_preload", "sgd_launch_rank")
+OWN_MODULES = ("sgd_launch_preload", "sgd_launch_rank", "sgd_launch_reader", "sgd_launch_source")
 SAVE_DEADLINE_S = 2.0
+MAY_SHARE = "torch.distributed.nn.jit.instantiator"  # Older torch reads its folder when this is imported, and then no more.
+TEMPORARY_MAX = 1000  # Of temporary files that modules make at their import.
 
 
 def thread_count():
     return len(os.listdir("/proc/self/task"))
+
+
+def is_made_by(module):
+    """Whether it is being run."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__") != module:
+        frame = frame.f_back
+    return frame is not None
+
+
+class TemporaryFiles:
+    """Files and folders that modules make by tempfile when they are imported: ranks would share them, and the first that ends may
+    remove them under the others."""
+
+    def __init__(self):
+        self.is_watched, self.paths = False, []
+        sys.addaudithook(self.hear)  # For good: ranks have it, too, at rest.
+
+    def hear(self, event, arguments):
+        if self.is_watched and event in ("tempfile.mkdtemp", "tempfile.mkstemp") and len(self.paths) < TEMPORARY_MAX and not is_made_by(MAY_SHARE):
+            self.paths += [path for path in arguments[:1] if isinstance(path, str)]
+
+    def left(self):
+        """One that is still there, or ""."""
+        return next((path for path in self.paths if os.path.lexists(path)), "")
+
+    def remove(self):
+        import shutil
+        for path in self.paths:
+            shutil.rmtree(path, ignore_errors=True)
+            try:
+                os.unlink(path)
+            except OSError:
+                pass  # It was a folder, or its module has removed it.
 
 
 def holds_gpu():
@@ -91,7 +130,8 @@ class Server:
         self.plan = None
         self.learned = None
         self.backend = ""
-        self.stamps = {}
+        self.stamps = {}, {}
+        self.temporary = TemporaryFiles()
         self.set_by_modules = {}  # Variables, when they were imported; None: taken away.
 
     def receive(self):
@@ -133,7 +173,7 @@ class Server:
         if "environment" in job:
             return self.prepare_again(job, descriptors)
         reason = self.import_for(job)
-        self.stamps = preload.file_stamps()
+        self.stamps = preload.file_stamps(), preload.folder_stamps()
         return {"type": "prepared", "threads": thread_count(), "reason": reason}
 
     def prepare_again(self, job, descriptors):
@@ -147,9 +187,9 @@ class Server:
         os.environ.update({**coerced, **job["environment"]})
         set_variables(self.set_by_modules)
         os.chdir(job["workdir"])
-        changed = preload.first_changed(self.stamps)
+        changed = preload.what_changed(*self.stamps)
         if changed:
-            return {"type": "prepared", "threads": thread_count(), "reason": "%s has changed since it was imported" % changed}
+            return {"type": "prepared", "threads": thread_count(), "reason": changed}
         variables = self.plan.variables
         reason = self.import_for(job)
         if not reason and self.plan.variables != variables:
@@ -163,9 +203,10 @@ class Server:
         self.backend = job.get("backend", "")
         self.learned = preload.Learned(self.start)
         began = time.monotonic()
-        self.plan = preload.make_plan(self.start, job.get("preload", "auto"))
+        self.plan = preload.make_plan(self.start, job.get("preload", "auto"), AT_START_OF_PYTHON)
         reason = self.plan.refusal or self.load()
         gc.collect()
+        rank.keep_files()
         gc.freeze()
         sys.stderr.write("sgd-launch: %d modules loaded in %.2f s%s\n" % (len(sys.modules), time.monotonic() - began, reason and ": " + reason))
         sys.stderr.flush()
@@ -185,8 +226,10 @@ class Server:
             rank.is_main_waiting = True
         gc.disable()  # What modules make at import stays: to look through it again and again takes a fifth of the time.
         try:
-            failed, threaded = preload.import_all(self.plan.modules, thread_count)
+            self.temporary.is_watched = True
+            failed, troubled, trouble = preload.import_all(self.plan.modules, self.trouble)
         finally:
+            self.temporary.is_watched = False
             gc.enable()
             set_variables(before)
         self.set_by_modules.update((name, os.environ.get(name)) for name in {*start, *os.environ} - {*before}
@@ -195,16 +238,26 @@ class Server:
             sys.stderr.write("sgd-launch: not preloaded: %s: %s\n" % (name, error))
         if failed and self.plan.is_named:
             return "%s, which is named to be preloaded: %s" % failed[0]
-        if threaded:
-            self.learned.threaded = sorted(set(self.learned.threaded) | {threaded})
+        if troubled:
+            self.temporary.remove()
+            self.learned.threaded = sorted(set(self.learned.threaded) | {troubled})
             self.learned.save()
-            return "importing %s starts a thread (it is left out from the next run on)" % threaded
+            return "importing %s %s (it is left out from the next run on)" % (troubled, trouble)
         if holds_gpu():
             return "a module has opened a GPU when it was imported"
-        hidden = sorted(name for name in self.plan.own_names if name in sys.modules and name not in AT_START)
+        hidden = sorted(name for name in self.plan.own_names if name in sys.modules and name not in AT_START_OF_PYTHON)
         if hidden:
-            return "%s beside the script hides a module of that name that is preloaded" % ", ".join(hidden)
+            is_beside = preload.names_in(self.plan.folder).issuperset(hidden)
+            where = "beside the script" if is_beside else "in a folder that the script puts into sys.path"
+            return "%s %s hides a module of that name that is preloaded" % (", ".join(hidden), where)
         return ""
+
+    def trouble(self):
+        """Why what has been imported cannot be forked, or ""."""
+        if thread_count() > 1:
+            return "starts a thread"
+        path = self.temporary.left()
+        return "makes %s, which ranks would share" % path if path else ""
 
     # Forking -------------------------------------------------------------------------------------
 

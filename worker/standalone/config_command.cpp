@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "common/exit_codes.hpp"
 #include "common/job/load.hpp"
@@ -114,6 +115,15 @@ Result<std::string> find_checkpoint(const Words& words, const job::JobSpec& job)
   return fs::absolute(from).string();
 }
 
+/// What the job asks of a launcher, and nobody does here; empty: nothing.
+std::string unfollowed_keys(const job::JobSpec& job) {
+  std::vector<const char*> keys;
+  if (job.checkpoint.best) keys.push_back("\"checkpoint.keep.best\"");
+  if (job.checkpoint.after_save) keys.push_back("\"checkpoint.after_save\"");
+  if (!job.callbacks.empty()) keys.push_back("\"callbacks\"");
+  return fmt::format("{}", fmt::join(keys, ", "));
+}
+
 }  // namespace
 
 int run_config_command(const std::vector<std::string>& arguments, const std::function<int()>& run_rank) {
@@ -127,6 +137,7 @@ int run_config_command(const std::vector<std::string>& arguments, const std::fun
   if (!run_dir) return refuse(run_dir.error().message);
   StandaloneAgent::Setup setup;
   setup.grace = job->stop.grace;
+  setup.checkpoints_kept = job->checkpoint.keep;
   setup.assignment.run = "alone";
   setup.assignment.generation = 1;
   setup.assignment.run_dir = run_dir.value();
@@ -139,6 +150,9 @@ int run_config_command(const std::vector<std::string>& arguments, const std::fun
   ::setenv("SGD_TOKEN", "alone", 1);
   std::fprintf(stderr, "sgd-worker: one rank of %s, files in %s\n", words.value().file.c_str(),
                run_dir.value().c_str());
+  if (const std::string keys = unfollowed_keys(*job); !keys.empty())
+    std::fprintf(stderr, "sgd-worker: --config does not follow %s: run the job with sgd-launch for that\n",
+                 keys.c_str());
   return run_rank();
 }
 

@@ -15,11 +15,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "common/checkpoint/scan.hpp"
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
 #include "worker/link/socket.hpp"
@@ -134,6 +136,7 @@ void StandaloneAgent::handle(const link::FromWorker& message) {
     if (ready->source != "fresh") say(fmt::format("goes on from step {} ({})", ready->step, ready->path));
   } else if (const auto* saved = std::get_if<link::CheckpointSaved>(&message)) {
     say(fmt::format("saved {}/{} ({} bytes)", setup_.assignment.run_dir, saved->path, saved->bytes));
+    remove_old_checkpoints();
   } else if (const auto* lost = std::get_if<link::CheckpointFailed>(&message)) {
     say(fmt::format("the state of step {} is not saved: {}", lost->step, lost->reason));
   } else if (const auto* rejected = std::get_if<link::CheckpointRejected>(&message)) {
@@ -174,6 +177,24 @@ void StandaloneAgent::assign() {
   // A resolved job fits a socket's buffer (kResolvedBytesMax), so it goes as a whole.
   if (::sendmsg(rank_.get(), &message, MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
     say("the assignment cannot be sent");
+}
+
+/// The folder is this run's alone: a checkpoint that the rank has gone on from lies in another one. A damaged one
+/// counts as none, and stays for whoever looks for the reason.
+void StandaloneAgent::remove_old_checkpoints() {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(setup_.assignment.run_dir) / checkpoint::kDirectory;
+  const auto found = checkpoint::list_checkpoints(folder.string(), checkpoint::Proof::kSizes);
+  if (!found) return say(found.error().message);
+  int whole = 0;
+  for (const checkpoint::Found& one : found.value()) {
+    if (!one.damage.empty() || ++whole <= setup_.checkpoints_kept) continue;
+    std::error_code error;
+    // At first what makes it one: after an end in the middle of this, nobody takes the rest for a checkpoint.
+    fs::remove(fs::path(one.path) / checkpoint::kManifestFile, error);
+    if (!error) fs::remove_all(one.path, error);
+    if (error) say(fmt::format("cannot remove the old checkpoint {}: {}", one.path, error.message()));
+  }
 }
 
 void StandaloneAgent::on_signal() {

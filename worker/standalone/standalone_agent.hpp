@@ -1,6 +1,7 @@
 #pragma once
 // The agent of a rank that no launcher has started: a thread of the rank's own process at the other end of its link. It
-// gives one assignment, answers exchanges with what it is given (there is one rank), and writes what the rank says.
+// gives one assignment, answers exchanges with what it is given (there is one rank), writes what the rank says, and
+// removes the oldest of its checkpoints.
 
 #include <memory>
 #include <string>
@@ -17,7 +18,8 @@ class StandaloneAgent {
  public:
   struct Setup {
     link::Assignment assignment;
-    Duration grace{};  ///< For a stop by a signal.
+    Duration grace{};          ///< For a stop by a signal.
+    int checkpoints_kept = 1;  ///< The newest whole ones; at least 1.
   };
 
   /// Listens, and serves one rank of this process. Signals that ask for an end are its own from here on, in all threads
@@ -39,6 +41,7 @@ class StandaloneAgent {
   void handle(const link::FromWorker& message);
   void answer(const link::ToWorker& message);
   void assign();
+  void remove_old_checkpoints();
   void on_signal();
 
   Setup setup_;

@@ -1,7 +1,7 @@
 #pragma once
 // Writes checkpoints behind training. save() copies the tensors into a staging buffer and
 // returns; a thread writes the files under a temporary name, waits until they are on disk, renames
-// the directory, removes the oldest ones, and tells. One at a time.
+// the directory, and tells: whoever is told removes the oldest ones. One at a time.
 //
 // A directory that has its final name is whole. A failed write (a full disk) is told, and nothing else:
 // the checkpoint before stays, and training goes on. A run whose last state is not on disk is no success.

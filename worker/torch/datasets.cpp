@@ -8,6 +8,9 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "common/data/cifar.hpp"
 #include "common/job/model_size.hpp"
 #include "common/job/named_datasets.hpp"
@@ -32,11 +35,15 @@ std::vector<std::int64_t> with_batch(std::size_t count, std::vector<std::int64_t
   return sizes;
 }
 
+std::vector<std::int64_t> sizes_of(const ImageShape& image) {
+  return {image.channels, image.rows, image.columns};
+}
+
 /// Images and labels in IDX files.
 class IdxImages {
  public:
   IdxImages(const DatasetSettings& settings, Split split)
-      : data_(taken(IdxDataset::open(settings.dataset.at("path").get<std::string>(), split))),
+      : data_(taken(IdxDataset::open(settings.dataset.at("path").get<std::string>(), split, limit_of(settings)))),
         classes_(settings.outputs > 0 ? settings.outputs
                                       : 1 + *std::max_element(data_.labels().begin(), data_.labels().end())) {}
 
@@ -46,7 +53,7 @@ class IdxImages {
   [[nodiscard]] const std::uint8_t* image(std::int64_t index) const { return data_.image(index); }
   void gather_images(std::span<const std::int64_t> indices, float* out) const { data_.gather_images(indices, out); }
   void gather_labels(std::span<const std::int64_t> indices, std::int64_t* out) const {
-    check(data_.gather_labels(indices, out, classes_));
+    data_.gather_labels(indices, out);
   }
 
  private:
@@ -88,13 +95,16 @@ class ImageTensors : public Dataset {
         validation_transforms_(transforms_.without_chance()),
         seed_(settings.seed),
         classes_(train_.classes()) {
-    check(transforms_.check(train_.shape()));
+    const ImageShape trained = train_.shape();
+    const ImageShape validated = validation_.shape();
+    if (sizes_of(validated) != sizes_of(trained))
+      throw std::runtime_error(fmt::format("{}: images to validate on have shape {}, those to train on have shape {}",
+                                           read_or(settings.dataset, "path", "the data set"),
+                                           fmt::join(sizes_of(validated), " x "), fmt::join(sizes_of(trained), " x ")));
+    check(transforms_.check(trained));
   }
 
-  SampleShape shape() const override {
-    const ImageShape image = train_.shape();
-    return {{image.channels, image.rows, image.columns}, classes_};
-  }
+  SampleShape shape() const override { return {sizes_of(train_.shape()), classes_}; }
   std::int64_t count(Split split) const override { return of(split).count(); }
   bool is_slow() const override { return !transforms_.is_empty(); }
 
@@ -254,6 +264,13 @@ const Dataset& Dataset::named(const std::string& name) const {
   if (name == job::kValidationSet) return *this;
   throw ConfigurationError("the job's code asks for the data set \"" + name +
                            "\": name it in \"training.datasets\", in place of \"training.dataset\"");
+}
+
+std::vector<DatasetPart> Dataset::parts() const {
+  std::vector<DatasetPart> all;
+  for (const Split split : {Split::kTrain, Split::kValidation})
+    if (!is_stream(split)) all.push_back({"training.dataset", this, split});
+  return all;
 }
 
 std::shared_ptr<const Dataset> make_dataset(const job::Training& training) {

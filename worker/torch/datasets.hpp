@@ -27,10 +27,21 @@ struct OpenedStream {
   std::shared_ptr<IterableDataset> made;
 };
 
+class Dataset;
+
+/// Samples with numbers, which are divided among the ranks: every rank must see the same ones.
+struct DatasetPart {
+  std::string key;         ///< Of the job, where it is named.
+  const Dataset* dataset;  ///< Valid as long as what has told of it.
+  Split split;
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
   [[nodiscard]] virtual SampleShape shape() const = 0;
+  /// Names of classes, where folders give them.
+  [[nodiscard]] virtual std::vector<std::string> classes() const { return {}; }
   /// 0 of a stream, which is read, not gathered from.
   [[nodiscard]] virtual std::int64_t count(Split split) const = 0;
   /// Whether samples of the split have no numbers: they come from open_stream().
@@ -58,6 +69,8 @@ class Dataset {
 
   /// One of several, of which the part to validate on is meant. Throws where there is none of that name.
   [[nodiscard]] virtual const Dataset& named(const std::string& name) const;
+  /// What training and validation take samples from, without streams: ranks read other parts of those.
+  [[nodiscard]] virtual std::vector<DatasetPart> parts() const;
 
   /// How its batches are made ahead of training.
   [[nodiscard]] const job::Loader& loader() const { return loader_; }

@@ -70,7 +70,7 @@ void Engine::begin(bool may_be_empty) {
                                        StepRules{training_.on_nan, training_.precision == "fp16"}, setup_.device);
   for (const RegisteredOptimizer& one : record_.optimizers())
     one.optimizer->on_step([this](PreparedOptimizer& optimizer) { update(optimizer); });
-  check_same_model(*collective_, tensors());
+  check_same_model(*collective_, tensors(), setup_.dataset);
   saver_ = std::make_unique<Saver>(
       SaverSetup{setup_.job, setup_.assignment, setup_.link, *collective_, static_cast<StateSource&>(*this)});
   if (setup_.dataset != nullptr)

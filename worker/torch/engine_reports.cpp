@@ -14,6 +14,8 @@
 #include <fmt/ranges.h>
 
 #include "common/base/mean_over_ranks.hpp"
+#include "common/json/lenient.hpp"
+#include "common/messages/link.hpp"
 #include "worker/torch/clock.hpp"
 #include "worker/torch/engine.hpp"
 #include "worker/torch/errors.hpp"
@@ -24,6 +26,29 @@ namespace {
 constexpr Duration kUsageInterval = std::chrono::seconds(1);
 constexpr int kUsageCostFraction = 100;
 constexpr std::size_t kResultBytesMax = 64 << 10;  // Of each rank; the coordinator holds those of all.
+constexpr std::size_t kNamedValues = 3;            // Of a report that is too long.
+
+/// The names of the largest values, the largest first.
+std::string largest_of(const nlohmann::json& metrics) {
+  std::vector<std::pair<std::size_t, std::string>> by_bytes;
+  for (const auto& item : metrics.items()) by_bytes.emplace_back(dump_text(item.value()).size(), item.key());
+  std::sort(by_bytes.rbegin(), by_bytes.rend());
+  by_bytes.resize(std::min(by_bytes.size(), kNamedValues));
+  std::vector<std::string> names;
+  for (auto& [bytes, name] : by_bytes) names.push_back(std::move(name));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// The agent would take a longer line for damage, and this job makes it again in every generation.
+void check_length(const link::Report& report) {
+  const std::size_t bytes = link::encode(report).size();
+  if (bytes <= link::kLineBytesMax) return;
+  throw std::logic_error(
+      fmt::format("the report of epoch {}'s {} has {} bytes, at most {} can be: the largest values are {}; of metrics "
+                  "take \"average\" \"macro\" or \"matrix\" false, of values of your own report fewer",
+                  report.key.epoch, report.key.phase == "train" ? "training" : "validation", bytes, link::kLineBytesMax,
+                  largest_of(report.metrics)));
+}
 
 }  // namespace
 
@@ -144,6 +169,7 @@ void Engine::report(const link::ReportKey& key, nlohmann::json metrics) {
   message.key = key;
   message.step = stepper_->steps();
   message.metrics = std::move(metrics);
+  check_length(message);
   send(message);
 }
 

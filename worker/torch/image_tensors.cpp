@@ -103,6 +103,7 @@ class FolderTensors final : public DecodedTensors {
   }
 
   SampleShape shape() const override { return {feature_sizes(), outputs_}; }
+  std::vector<std::string> classes() const override { return train_.classes(); }
   std::int64_t count(Split split) const override { return of(split).count(); }
 
  protected:

@@ -63,6 +63,15 @@ const Dataset& NamedDatasets::named(const std::string& name) const {
                   fmt::join(names, ", ")));
 }
 
+std::vector<DatasetPart> NamedDatasets::parts() const {
+  std::vector<DatasetPart> all;
+  for (const auto& [name, dataset] : all_) {
+    const Split split = name == job::kTrainSet ? Split::kTrain : Split::kValidation;
+    if (!dataset->is_stream(split)) all.push_back({"training.datasets." + name, dataset.get(), split});
+  }
+  return all;
+}
+
 const Dataset* NamedDatasets::find(Split split) const {
   const auto found = all_.find(split == Split::kTrain ? job::kTrainSet : job::kValidationSet);
   return found == all_.end() ? nullptr : found->second.get();

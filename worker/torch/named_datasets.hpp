@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "worker/torch/datasets.hpp"
 
@@ -24,6 +25,7 @@ class NamedDatasets : public Dataset {
   [[nodiscard]] OpenedStream open_stream(Split split) const override { return of(split).open_stream(split); }
   [[nodiscard]] bool is_slow() const override;
   [[nodiscard]] const Dataset& named(const std::string& name) const override;
+  [[nodiscard]] std::vector<DatasetPart> parts() const override;
 
  private:
   [[nodiscard]] const Dataset* find(Split split) const;

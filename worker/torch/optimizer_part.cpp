@@ -29,6 +29,12 @@ std::vector<GroupedParameter> grouped(const FlatParameters& parameters, const Pa
   return all;
 }
 
+/// The first group that trains something. The job's own may be empty: its settings are then nobody's.
+std::size_t rate_group(const std::vector<std::size_t>& group_of) {
+  const auto first = std::min_element(group_of.begin(), group_of.end());
+  return first == group_of.end() ? 0 : *first;
+}
+
 /// As they would be without the scheduler that has left `state`: what it sets is its own, and goes with it.
 job::Optimizer without_schedule(job::Optimizer now, const job::Optimizer& made, const nlohmann::json& state) {
   now.lr = made.lr;
@@ -55,6 +61,7 @@ OptimizerPart::OptimizerPart(const RegisteredOptimizer& registered, FlatParamete
       range_(parameters.range(registered.first, registered.group_of.size())),
       made_(settings()),
       groups_(grouped(parameters, range_, registered.group_of)),
+      rate_group_(rate_group(registered.group_of)),
       used_(collective, range_.count) {
   if (registered.schedule) {
     for (const job::Optimizer& group : made_) schedules_.push_back(make_schedule(*registered.schedule, group.lr));
@@ -99,7 +106,7 @@ std::uint32_t OptimizerPart::update(std::uint32_t control_word, float unscale) {
   if ((agreed & (control::kNan | control::kInfinite)) != 0) return agreed;
   const std::vector<job::Optimizer> now = settings();
   check(now);
-  used_rate_ = now.front().lr;
+  used_rate_ = now.at(rate_group_).lr;
   const float scale = clipped_scale(used, unscale);
   groups_.step(*stepper_, parameters_.values().subspan(range_.floats.offset, range_.floats.count),
                collective_.gradients().subspan(range_.floats.offset, range_.floats.count), now, used, scale);
@@ -213,7 +220,7 @@ void OptimizerPart::observe(double value) {
 }
 
 double OptimizerPart::learning_rate() const {
-  return std::as_const(*optimizer_).param_groups().front().options().get_lr();
+  return std::as_const(*optimizer_).param_groups().at(rate_group_).options().get_lr();
 }
 
 double OptimizerPart::used_rate() const {

@@ -82,7 +82,7 @@ class OptimizerPart {
   /// Settings, and what schedulers count, stay.
   void load_counts(const OptimizerRecord& record);
 
-  /// Of the first group: what the next update is made with, and what the last one was.
+  /// Of the first group that has parameters: what the next update is made with, and what the last one was.
   [[nodiscard]] double learning_rate() const;
   [[nodiscard]] double used_rate() const;
   /// Updates that each parameter has had, in the order of the places.
@@ -113,6 +113,7 @@ class OptimizerPart {
   std::vector<job::Optimizer> begun_;                 // Settings that the buffers were made for.
   std::unique_ptr<StepOptimizer> stepper_;
   ParameterGroups groups_;
+  std::size_t rate_group_;  // Whose rate is told.
   UsedParameters used_;
   std::int64_t batches_ = 0;
   std::int64_t epochs_completed_ = 0;

@@ -28,7 +28,7 @@ struct OptimizerRecord {
   std::vector<nlohmann::json> schedulers;
   /// {"made": settings in setup(), "now": settings then} of each group; null: not said.
   nlohmann::json groups;
-  std::optional<double> used_rate = std::nullopt;  ///< Of the last update, of the first group; nothing: it is not said.
+  std::optional<double> used_rate = std::nullopt;  ///< Of the last update, as told; nothing: it is not said.
 
   bool operator==(const OptimizerRecord&) const = default;
 };

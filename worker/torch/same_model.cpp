@@ -26,6 +26,22 @@ std::string lines_of(const StateTensors& tensors) {
   return lines;
 }
 
+/// What a data set knows of itself: nothing is read for it, so that ranks that go on after a failure lose no time.
+std::string lines_of(const Dataset& dataset) {
+  std::string lines;
+  for (const DatasetPart& part : dataset.parts()) {
+    const char* use = part.split == Split::kTrain ? "train" : "validate";
+    const SampleShape shape = part.dataset->shape();
+    lines += fmt::format("{} samples to {} on in \"{}\"\n", part.dataset->count(part.split), use, part.key);
+    lines += fmt::format("samples of shape [{}] and {} outputs in \"{}\"\n", fmt::join(shape.features, ", "),
+                         shape.outputs, part.key);
+    std::size_t number = 0;
+    for (const std::string& name : part.dataset->classes())
+      lines += fmt::format("class {} \"{}\" in \"{}\"\n", number++, name, part.key);
+  }
+  return lines;
+}
+
 std::string line_at(const std::string& lines, std::size_t begin) {
   const std::size_t end = lines.find('\n', begin);
   return end == std::string::npos ? kNothing : lines.substr(begin, end - begin);
@@ -40,13 +56,8 @@ std::string difference(const std::string& theirs, const std::string& rank_0s, st
   return fmt::format("rank {} has {} where rank 0 has {}", rank, line_at(theirs, begin), line_at(rank_0s, begin));
 }
 
-}  // namespace
-
-void check_same_model(Collective& collective, const StateTensors& tensors) {
-  if (collective.world_size() == 1) return;
-  const std::string lines = lines_of(tensors);
-  const std::vector<std::string> digests = collective.all_gather(std::to_string(std::hash<std::string>()(lines)));
-  if (std::all_of(digests.begin(), digests.end(), [&](const std::string& one) { return one == digests[0]; })) return;
+/// Collective. Throws where some rank has other lines than rank 0; `what` they are of, and what to do about it.
+void compare(Collective& collective, const std::string& lines, const char* what, const char* advice) {
   const std::vector<std::string> all = collective.all_gather(lines);
   std::string different;
   std::size_t first = 0;
@@ -55,10 +66,23 @@ void check_same_model(Collective& collective, const StateTensors& tensors) {
     if (first == 0) first = rank;
     different += fmt::format("{}{}", different.empty() ? "" : ", ", rank);
   }
-  throw std::runtime_error(
-      fmt::format("the model of rank {} is another one than that of rank 0: {}. setup() must make the same model on "
-                  "every rank",
-                  different, difference(all.at(first), all[0], first)));
+  if (first == 0) return;
+  throw std::runtime_error(fmt::format("the {} of rank {} is another one than that of rank 0: {}. {}", what, different,
+                                       difference(all[first], all[0], first), advice));
+}
+
+}  // namespace
+
+void check_same_model(Collective& collective, const StateTensors& tensors, const Dataset* dataset) {
+  if (collective.world_size() == 1) return;
+  const std::string data = dataset == nullptr ? "" : lines_of(*dataset);
+  const std::string model = lines_of(tensors);
+  const std::vector<std::string> digests =
+      collective.all_gather(std::to_string(std::hash<std::string>()(data + model)));
+  if (std::all_of(digests.begin(), digests.end(), [&](const std::string& one) { return one == digests[0]; })) return;
+  // The data first: a model that is made for its shape differs with it.
+  compare(collective, data, "data set", "Every rank must see the same data: compare the files on the ranks' machines");
+  compare(collective, model, "model", "setup() must make the same model on every rank");
 }
 
 }  // namespace sgd::worker

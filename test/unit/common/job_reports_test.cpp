@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/job/check_reports.hpp"
 #include "common/job/metric_key.hpp"
 #include "job_support.hpp"
 
@@ -90,6 +91,20 @@ TEST_CASE("job: metrics that are none, or do not fit, are said at their places")
       test::load_text(test::training_job("", "\n\"metrics\": [\"mae\", \"accuracy\"]")).lines ==
       Errors{
           R"(job.json:2:20: error: "training.metrics[1]" "accuracy" measures classes, and the targets of the data set "linear" are numbers: use "mae", "mse" or "r2")"});
+}
+
+TEST_CASE("job: a confusion matrix of more classes than its table can have is refused") {
+  const std::string metric = R"([{"type": "confusion_matrix", "matrix": false}])";
+  CHECK(load_of_classes(metric, R"({"type": "mlp", "inputs": 1, "outputs": 4096})").lines == Errors{});
+  CHECK(
+      load_of_classes(metric, R"({"type": "mlp", "inputs": 1, "outputs": 4097})").lines ==
+      Errors{
+          R"(job.json:2:13: error: "training.metrics[0]" "confusion_matrix" counts in a table of the model's 4097 classes by as many, at most 4096 can be: leave the metric out)"});
+  const nlohmann::json language_model = {{"type", "transformer"}, {"task", "language_model"}, {"vocabulary", 50257}};
+  const auto misfits = job::metric_misfits(nlohmann::json::parse(metric), nullptr, language_model);
+  REQUIRE(misfits.size() == 1);
+  CHECK(misfits.front().path == "training.metrics[0]");
+  CHECK_THAT(misfits.front().message, Catch::Contains("the model's 50257 classes"));
 }
 
 TEST_CASE("job: information for the operator is a free object") {

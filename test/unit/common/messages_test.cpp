@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-const RankError kSaid{"ValueError", "bad", {"f"}, 2.5};
+const RankError kSaid{"ValueError", "bad", {"f"}, 2.5, true};
 const std::vector<OtherError> kOthersSaid{{3, {"E", "o", {}, 1.5}}};
 
 /// The JSON text of a keeper frame.
@@ -163,11 +163,11 @@ TEST_CASE("keeper") {
       {Exited{1, 2, 3, 4, 5, true, 6, 1.5, {"last"}, "{}", "m", kSaid, kOthersSaid},
        R"({"type":"exited","generation":1,"rank":2,"pid":3,"exit_code":4,"signal":5,"core_dumped":true,
            "sequence":6,"detected_s":1.5,"tail":["last"],"last_object":"{}","reason":"m",
-           "error":{"type":"ValueError","message":"bad","frames":["f"],"at_s":2.5},
-           "others":[{"rank":3,"error":{"type":"E","message":"o","frames":[],"at_s":1.5},"gpu":""}]})"},
+           "error":{"type":"ValueError","message":"bad","frames":["f"],"at_s":2.5,"is_aside":true},
+           "others":[{"rank":3,"error":{"type":"E","message":"o","frames":[],"at_s":1.5,"is_aside":false},"gpu":""}]})"},
       {Cleared{1, 2}, R"({"type":"cleared","generation":1,"killed":2})"},
       {ErrorsSaid{1, {{2, {"E", "m", {}, 0.5}}}},
-       R"({"type":"errors_said","generation":1,"others":[{"rank":2,"error":{"type":"E","message":"m","frames":[],"at_s":0.5},"gpu":""}]})"},
+       R"({"type":"errors_said","generation":1,"others":[{"rank":2,"error":{"type":"E","message":"m","frames":[],"at_s":0.5,"is_aside":false},"gpu":""}]})"},
       {OutputDropped{1, 2, 3, "slow"}, R"({"type":"output_dropped","rank":1,"lines":2,"bytes":3,"reason":"slow"})"},
   };
   check_cases(
@@ -286,7 +286,7 @@ TEST_CASE("cluster: bodies of facts") {
   const std::vector<Case<FactBody>> cases{
       {PortReserved{29500, {29501, 29502}}, R"({"type":"port_reserved","port":29500,"worker_ports":[29501,29502]})"},
       {RanksRaised{{{1, {"ValueError", "NaN", {"f"}, 2.5}, "4"}}},
-       R"({"type":"ranks_raised","others":[{"rank":1,"error":{"type":"ValueError","message":"NaN","frames":["f"],"at_s":2.5},"gpu":"4"}]})"},
+       R"({"type":"ranks_raised","others":[{"rank":1,"error":{"type":"ValueError","message":"NaN","frames":["f"],"at_s":2.5,"is_aside":false},"gpu":"4"}]})"},
       {PortRefused{"m"}, R"({"type":"port_refused","message":"m"})"},
       {WorkerStarted{1, 2, {"4", "GPU-a"}}, R"({"type":"worker_started","rank":1,"pid":2,"gpus":["4","GPU-a"]})"},
       {WorkerReady{1, {2, 3, "disk", "/c", 0.5, 1}},
@@ -302,8 +302,8 @@ TEST_CASE("cluster: bodies of facts") {
       {WorkerExited{1, 2, 3, 4, true, true, "m", {"t"}, "{}", 7, 0.5, kSaid, kOthersSaid, "5"},
        R"({"type":"worker_exited","rank":1,"pid":2,"exit_code":3,"signal":4,"core_dumped":true,
            "caused_by_agent":true,"message":"m","tail":["t"],"last_object":"{}","step":7,"notice_s":0.5,
-           "error":{"type":"ValueError","message":"bad","frames":["f"],"at_s":2.5},
-           "others":[{"rank":3,"error":{"type":"E","message":"o","frames":[],"at_s":1.5},"gpu":""}],"gpu":"5"})"},
+           "error":{"type":"ValueError","message":"bad","frames":["f"],"at_s":2.5,"is_aside":true},
+           "others":[{"rank":3,"error":{"type":"E","message":"o","frames":[],"at_s":1.5,"is_aside":false},"gpu":""}],"gpu":"5"})"},
       {SpawnFailed{1, 2, "m"}, R"({"type":"spawn_failed","rank":1,"error":2,"message":"m"})"},
       {ForkServerFailed{2, 9, "m"}, R"({"type":"fork_server_failed","exit_code":2,"signal":9,"message":"m"})"},
       {KeeperLost{9, "m", true}, R"({"type":"keeper_lost","signal":9,"message":"m","with_agent":true})"},

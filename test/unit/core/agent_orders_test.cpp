@@ -142,3 +142,25 @@ TEST_CASE("agent: who is asked once more to stop, with another grace, has that f
     CHECK(kills_after(2s));
   }
 }
+
+TEST_CASE("agent: where others reach it is what its last connection has shown") {
+  OrderedNode node;
+  const auto told = [&node](const AgentEvent& event) {
+    std::string address = "nothing was told";
+    for (const AgentCommand& command : node.on(event)) {
+      const auto* up = std::get_if<agent_command::TellCoordinator>(&command);
+      const auto* state = up == nullptr ? nullptr : std::get_if<cluster::NodeState>(&up->message);
+      if (state != nullptr) address = state->address;
+    }
+    return address;
+  };
+  CHECK(told(agent_event::Connected{"10.0.0.1"}) == "10.0.0.1");
+  CHECK(told(agent_event::Connected{"10.0.0.2"}) == "10.0.0.2");
+  node.on(agent_event::Disconnected{});
+  CHECK(told(agent_event::Connected{}) == "10.0.0.2");
+  // One that takes over knows it until it is connected.
+  node.on(agent_event::Resumed{1, "", 0, {}});
+  CHECK(told(agent_event::Connected{}) == "10.0.0.2");
+  node.on(agent_event::Resumed{1, "10.0.0.3", 0, {}});
+  CHECK(told(agent_event::Connected{}) == "10.0.0.3");
+}

@@ -321,6 +321,26 @@ TEST_CASE("experiment: the end of a trial is another wish than its pause, which 
   check_that_its_end_is_another_wish(bench);
 }
 
+TEST_CASE("experiment: a trial that goes on and ends in the event of its pause is told its end by another wish") {
+  ExperimentBench bench(1);
+  bench.begin(
+      {{"samples", 1},
+       {"concurrent", 1},
+       {"scheduler",
+        {{"type", "asha"}, {"mode", "promote"}, {"grace_epochs", 1}, {"reduction_factor", 2}, {"max_epochs", 2}}}});
+  bench.start(0);
+  bench.report(0, 1, 0.9);
+  bench.report(0, 2, 0.95);  // Its last one, which has crossed the order to pause.
+  bench.exit(0, worker_exit::kStopped);
+  const auto uid = [&bench] { return bench.coordinator().state().runs_.at("x.0000").desired_uid(); };
+  const GenerationUid paused = uid();
+  bench.clear(0);
+  REQUIRE(bench.phase_of(0) == RunPhase::kClearing);
+  CHECK(uid() > paused);
+  bench.clear(0);
+  CHECK(bench.trial(0).phase == TrialPhase::kEnded);
+}
+
 TEST_CASE("experiment: where files travel the best value's checkpoint is put aside when it has come") {
   for (const bool has_come : {true, false}) {
     CoordinatorSettings settings;

@@ -194,6 +194,7 @@ TEST_CASE("errors in words, and which are a peer's loss or beyond a restart") {
     RankError error;
     bool peer_loss;
     bool beyond_restart;
+    int exit_code = 1;
   };
   const Row rows[] = {
       {{"RuntimeError", "[..] Connection closed by peer [::1]:5", {}, 0}, true, false},
@@ -203,13 +204,17 @@ TEST_CASE("errors in words, and which are a peer's loss or beyond a restart") {
       {{"ValueError", "loss is NaN", {}, 0}, false, false},
       {{"SyntaxError", "invalid syntax", {}, 0}, false, true},
       {{"ModuleNotFoundError", "No module named 'x'", {}, 0}, false, true},
-      {{"FileNotFoundError", "can't open file 'x.py': [Errno 2]", {}, 0}, false, true},
+      {{"ModuleNotFoundError", "No module named 'x'", {}, 0}, false, false, 3},
+      {{"ModuleNotFoundError", "No module named 'x'", {}, 0}, false, false, -1},
+      {{"ImportError", "sys.meta_path is None", {}, 0, true}, false, false},
+      {{"FileNotFoundError", "can't open file 'x.py': [Errno 2]", {}, 0}, false, true, 2},
+      {{"FileNotFoundError", "can't open file 'x.py': [Errno 2]", {}, 0}, false, false, 1},
       {{"FileNotFoundError", "[Errno 2] No such file or directory: 'data'", {}, 0}, false, false},
   };
   for (const Row& row : rows) {
     INFO(core::words(row.error));
     CHECK(core::is_peer_loss(row.error) == row.peer_loss);
-    CHECK(core::is_beyond_restart(row.error) == row.beyond_restart);
+    CHECK(core::is_beyond_restart(row.error, row.exit_code) == row.beyond_restart);
   }
   CHECK(core::tells_peer_loss({"1", "what(): Connection reset by peer", "3"}));
   CHECK_FALSE(core::tells_peer_loss({"Connection reset by peer", "1", "2", "3", "4", "5"}));

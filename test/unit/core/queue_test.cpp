@@ -255,6 +255,28 @@ TEST_CASE("queue: growth takes nothing that a waiting run may use") {
   CHECK(core::serve_queue(state).growth.at("small") == 1);
 }
 
+TEST_CASE("queue: a run does not leave a node that would not have it again for less room elsewhere") {
+  QueueState state;
+  state.nodes["n1"] = node(2, 0);
+  state.nodes["n1"].out = "drained";
+  state.nodes["n2"] = node(2, 0);
+  state.nodes["n3"] = node(4, 1);
+  core::GrowingRun growing{"command", 0, 1, {}, 4};
+  growing.demand.num_workers = 6;
+  state.growing = {growing};
+  state.holdings["command"].workers = {{"n1", 2}, {"n2", 2}};
+  CHECK(core::serve_queue(state).growth.at("command") == 0);
+  state.nodes["n3"] = node(4, 2);
+  CHECK(core::serve_queue(state).growth.at("command") == 0);
+  state.nodes["n3"] = node(4, 4);
+  CHECK(core::serve_queue(state).growth.at("command") == 2);
+  state.nodes["n1"].out.clear();
+  CHECK(core::serve_queue(state).growth.at("command") == 2);
+  state.nodes.erase("n1");
+  state.nodes["n3"] = node(4, 3);
+  CHECK(core::serve_queue(state).growth.at("command") == 1);
+}
+
 TEST_CASE("queue: a run that goes on grows only when nobody waits for the room") {
   QueueState state;
   state.nodes["n1"] = node(4, 4);

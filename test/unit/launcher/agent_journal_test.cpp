@@ -27,7 +27,7 @@ std::vector<core::AgentEvent> one_of_each() {
   desired.job = nlohmann::json{{"name", "x"}};
   keeper::Exited exited;
   exited.tail = {"bad \xff byte", "last"};
-  return {event::Connected{},
+  return {event::Connected{"10.0.0.1"},
           event::Disconnected{},
           event::FromCoordinator{desired},
           event::KeeperStarted{"run", "/run/link-1.sock"},

@@ -70,6 +70,60 @@ TEST_CASE("agent shell: a run that is begun again while it is forgotten keeps wh
   shell.stop();
 }
 
+TEST_CASE("agent shell: a keeper that could not be started has left nothing that cannot be seen") {
+  const test::TemporaryFolder folder;
+  boost::asio::io_context io;
+  net::EmbeddedLink link = net::make_embedded_link(io);
+  bool is_lost = false;
+  link.coordinator->start({[&](const cluster::FromAgent& message) {
+                             const auto* fact = std::get_if<cluster::Fact>(&message);
+                             if (fact != nullptr && std::holds_alternative<cluster::KeeperLost>(fact->body))
+                               is_lost = true;
+                           },
+                           [](const std::string&) {}});
+  agent::AgentShell::Persistence persistence;
+  persistence.journal_path = folder.path("agent.journal");
+  persistence.sockets = folder.path("s-");
+  persistence.mark = "SGD_KEEPER=unit-never-" + std::to_string(::getpid()) + "-";
+  persistence.wait = 1s;
+  persistence.facts.node = "n";
+  persistence.facts.slots = 1;
+  persistence.facts.incarnation = 1;
+  std::vector<std::string> warnings;
+  std::vector<bool> gone;
+  agent::AgentObserver observer;
+  observer.on_output = [](const agent::Output&) {};
+  observer.on_warning = [&](const std::string& warning) { warnings.push_back(warning); };
+  observer.on_run_gone = [&](const RunId&, bool is_known) { gone.push_back(is_known); };
+  agent::AgentShell shell(io, std::move(persistence), folder.path("no-such-program"), std::move(link.agent),
+                          std::move(observer), nullptr);
+  REQUIRE(shell.start());
+  const auto run_until = [&](const auto& done) {
+    for (const TimePoint deadline = process::monotonic_now() + 20s; !done() && process::monotonic_now() < deadline;)
+      io.run_one_for(100ms);
+    return done();
+  };
+  cluster::DesiredRun desired;
+  desired.run = "r";
+  desired.generation = 1;
+  desired.want = cluster::Want::kRun;
+  desired.run_dir = folder.path("r");
+  desired.world_size = 1;
+  desired.ranks = {{0, 0}};
+  desired.job =
+      nlohmann::json{{"command", {"true"}}, {"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}};
+  link.coordinator->send(cluster::ToAgent(desired));
+  CHECK(run_until([&] { return is_lost; }));
+  desired.want = cluster::Want::kGone;
+  link.coordinator->send(cluster::ToAgent(desired));
+  CHECK(run_until([&] { return !gone.empty(); }));  // What it has left was cleared: else it would not go.
+  CHECK(gone == std::vector<bool>{true});
+  for (const std::string& warning : warnings) CHECK(warning.find("without a word") == std::string::npos);
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    CHECK(entry.path().filename().string().find("keeper-") == std::string::npos);
+  shell.stop();
+}
+
 TEST_CASE("agent shell: a keeper's last words are the reason why its run could not start") {
   const test::TemporaryFolder folder;
   const std::string program = folder.write("keeper", "#!/bin/sh\necho 'sgd-launch: error: no way in' >&2\nexit 1\n");

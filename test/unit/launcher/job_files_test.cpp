@@ -44,6 +44,11 @@ std::string add(FileStore& store, const std::string& bytes) {
   return {};
 }
 
+void cut_short(const std::string& path, std::size_t bytes) {
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  std::filesystem::resize_file(path, bytes);
+}
+
 /// In the run's folder at the coordinator; returns the job's files by path.
 std::map<std::string, std::string> bring(Transfers& at, const std::map<std::string, std::string>& files) {
   const auto store = store_in(at.folder.path("owner"));
@@ -177,6 +182,41 @@ TEST_CASE("job files: bytes of another hash are not kept; what has come so far i
   REQUIRE(add(*store, "right").empty());
   CHECK(store->append(hash, 0, "wrong").is_stored);
   CHECK(slurp(folder.path("store/" + hash)) == "right");
+}
+
+TEST_CASE("job files: a stored one that was cut short is given up where more of it comes", "[files]") {
+  const TemporaryFolder folder;
+  const auto store = store_in(folder.path("store"), {1000, 100, false});
+  const std::string bytes = noise(1000, 1), hash = sha256_of(bytes);
+  REQUIRE(add(*store, bytes).empty());
+  CHECK(store->append(hash, 500, bytes.substr(500)).is_stored);
+  cut_short(folder.path("store/" + hash), 500);
+  const storage::Held held = store->append(hash, 500, bytes.substr(500));
+  CHECK(held.is_gap);
+  CHECK(held.bytes == 0);
+  // There is room for it: what was cut off is not counted.
+  REQUIRE(add(*store, bytes).empty());
+  CHECK(slurp(folder.path("store/" + hash)) == bytes);
+}
+
+TEST_CASE("job files: one that was cut short on its node comes again, whole", "[files]") {
+  const std::size_t bytes = GENERATE(std::size_t{1000}, std::size_t{5} << 20);  // One chunk, and several.
+  const std::size_t left = GENERATE_COPY(std::size_t{0}, bytes / 2, bytes - 1);
+  Transfers at;
+  const auto files = bring(at, {{"/j/cut", noise(bytes, 1)}, {"/j/other", "other"}});
+  Transfers::Node& node = at.add_node("node1");
+  at.want(node);
+  REQUIRE(brought_to(at, node)->ok());
+  node.spool->end("run1");
+  at.run_until([&] { return ::access(node.spool->tree_of("run1").c_str(), F_OK) != 0; });
+  const std::string stored = node.state_dir + "/files/store/" + sha256_of(files.at("/j/cut"));
+  cut_short(stored, left);
+  at.want(node);
+  const std::optional<Status> brought = brought_to(at, node);
+  INFO(left << " of " << bytes << " bytes were left: " << (brought->ok() ? "" : brought->error().message));
+  CHECK(brought->ok());
+  CHECK(has_tree(node, files));
+  CHECK(slurp(stored) == files.at("/j/cut"));
 }
 
 TEST_CASE("job files: they come to a node over a line that breaks and turns bits, once", "[files]") {

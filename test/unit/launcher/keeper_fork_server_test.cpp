@@ -64,20 +64,24 @@ void fork_rank(const fork_server::Fork& fork, process::UniqueFd output) {
 }
 
 /// Starts this program as the keeper's fork server; `how` selects what it does at Prepare.
-void start_fork_server(TestKeeper& keeper, const std::string& how, const std::string& log_path) {
+void start_fork_server(TestKeeper& keeper, const std::string& how, const std::string& log_path,
+                       const std::string& backend = "") {
   keeper::StartForkServer start;
   start.argv = {"/proc/self/exe", "fake fork server"};
-  start.job = {{"how", how}};
+  start.job = {{"how", how}, {"backend", backend}};
   start.log_path = log_path;
   keeper.send(start);
 }
 
-void fork_shell(TestKeeper& keeper, Rank rank, const std::string& script, const std::string& log_path) {
+void fork_shell(TestKeeper& keeper, Rank rank, const std::string& script, const std::string& log_path,
+                std::size_t more_bytes = 0) {
   keeper::Spawn spawn;
+  spawn.argv = {"/bin/sh", "-c", "echo by exec ${#LONG}"};
   spawn.generation = 1;
   spawn.rank = rank;
   spawn.fork_server = true;
   spawn.environment.set = {{"SCRIPT", script}};
+  if (more_bytes > 0) spawn.environment.set["LONG"] = std::string(more_bytes, 'x');
   spawn.log_path = log_path;
   keeper.send(spawn);
 }
@@ -189,6 +193,36 @@ TEST_CASE("a fork server that refuses or dies is reported once, with its words",
   (void)keeper.wait<keeper::Cleared>();
   keeper::ForkServerFailed again;
   CHECK_FALSE(keeper.take(again));
+}
+
+TEST_CASE("ranks that are given more than a message to the fork server holds are started by exec", "[keeper]") {
+  constexpr std::size_t kLong = keeper::kForkMessageBytesMax - 1000;  // As one variable may be; more with the script.
+  const std::string script = "echo forked #" + std::string(2000, 'x');
+  TemporaryDir dir;
+  TestKeeper keeper;
+  SECTION("and it is said once") {
+    start_fork_server(keeper, "well", dir.file("fork-server.log"));
+    CHECK(keeper.wait<keeper::ForkServerReady>().can_fork);
+    for (Rank rank = 0; rank < 2; ++rank)
+      fork_shell(keeper, rank, script, dir.file("log" + std::to_string(rank)), kLong);
+    fork_shell(keeper, 2, script, dir.file("log2"));
+    for (int i = 0; i < 3; ++i) CHECK(keeper.wait<keeper::Exited>().exit_code == 0);
+    const std::string said = "by exec " + std::to_string(kLong) + "\n";
+    CHECK(keeper.output[0] == said);
+    CHECK(keeper.output[1] == said);
+    CHECK(keeper.output[2] == "forked\n");
+    const auto told = keeper.wait<keeper::ForkServerReady>();
+    CHECK_FALSE(told.can_fork);
+    CHECK(told.reason == "their arguments and environment are longer than the 128 KiB that a fork server takes");
+    keeper::ForkServerReady again;
+    CHECK_FALSE(keeper.take(again));
+  }
+  SECTION("but for those that only the fork server gives their backend") {
+    start_fork_server(keeper, "well", dir.file("fork-server.log"), "sgd");
+    (void)keeper.wait<keeper::ForkServerReady>();
+    fork_shell(keeper, 0, script, dir.file("log"), kLong);
+    CHECK_THAT(keeper.wait<keeper::SpawnFailed>().message, Catch::EndsWith("or start with --preload none"));
+  }
 }
 
 TEST_CASE("a server with threads cannot fork, and says so", "[keeper]") {

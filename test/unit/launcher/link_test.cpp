@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <type_traits>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
@@ -139,6 +140,8 @@ TEMPLATE_TEST_CASE("link: messages arrive whole and in order, both ways", "[net]
   REQUIRE(state != nullptr);
   CHECK(state->slots == 4);
   CHECK(state->is_new_link);
+  const bool is_tcp = std::is_same_v<TestType, Tcp> || std::is_same_v<TestType, TlsPair>;
+  CHECK(pair.agent->local_address() == (is_tcp ? "127.0.0.1" : ""));
   constexpr std::int64_t kCount = 2000;
   cluster::DesiredRun desired;
   desired.run = "run1";

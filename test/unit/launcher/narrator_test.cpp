@@ -131,6 +131,27 @@ TEST_CASE("a failed run says how often it was retried, and its cause once") {
   CHECK(retried(4) == "  retried: no, this cause is final: it would fail again the same way");
 }
 
+TEST_CASE("a message of several lines is one line in the headline, and whole below it") {
+  core::RunOutcome outcome;
+  core::Failure cause;
+  cause.exit_code = 1;
+  cause.rank = 0;
+  cause.subject = "rank 0";
+  cause.error = {"RuntimeError", "Error(s) in loading:\n\tMissing key(s): \"a\".", {"  File \"a.py\", line 3"}};
+  cause.tail = {"RuntimeError: Error(s) in loading:", "\tMissing key(s): \"a\"."};
+  outcome.error = core::words(cause);
+  CHECK(outcome.error == "rank 0: RuntimeError: Error(s) in loading: (exit code 1)");
+  const std::string said = "    | RuntimeError: Error(s) in loading:\n    | \tMissing key(s): \"a\".\n  retried: ";
+  for (const bool has_frames : {true, false}) {
+    if (!has_frames) cause.error.frames.clear();
+    outcome.cause = cause;
+    const std::string block = cli::failure_block(outcome, "runs/x", "runs/x", false);
+    CHECK(block.find("  raised in rank 0:\n") != std::string::npos);
+    CHECK(block.find(said) != std::string::npos);
+    CHECK(block.find("last lines") == std::string::npos);
+  }
+}
+
 TEST_CASE("what a rank says steers no terminal from a block of ours") {
   core::RunOutcome outcome;
   core::Failure cause;

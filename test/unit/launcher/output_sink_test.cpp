@@ -1,10 +1,13 @@
-// One of our own streams where nobody reads it.
+// One of our own streams where nobody reads it, or nothing more can be written.
 
 #include "launcher/cli/output_sink.hpp"
 
 #include <fcntl.h>
 #include <pty.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
 
 #include <catch2/catch.hpp>
 
@@ -36,4 +39,27 @@ TEST_CASE("output sink: a terminal that nobody reads makes nobody wait, and gets
     io.poll();
   }
   CHECK(sink.drained());
+}
+
+TEST_CASE("output sink: a full disk is remembered, and a reader that has gone away is not") {
+  boost::asio::io_context io;
+  const auto error_of = [&io](int fd) {
+    cli::OutputSink sink(io, fd, [] {});
+    bool is_over = false;
+    sink.write("a line\n", [&is_over] { is_over = true; });
+    CHECK(is_over);
+    CHECK(sink.drained());
+    return sink.error();
+  };
+  int ends[2] = {-1, -1};
+  REQUIRE(::pipe(ends) == 0);
+  const process::UniqueFd writer(ends[1]);
+  ::close(ends[0]);
+  const auto former = std::signal(SIGPIPE, SIG_IGN);
+  CHECK(error_of(writer.get()) == 0);
+  (void)std::signal(SIGPIPE, former);  // Ignoring: it was valid before.
+  const process::UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  REQUIRE(full);
+  CHECK(error_of(full.get()) == ENOSPC);
+  CHECK(cli::has_lost_output());
 }

@@ -258,6 +258,56 @@ TEST_CASE("reopen: job.json is written only when it differs, the old summary goe
   CHECK(nlohmann::json::parse(run.read("job.json")).at("name") == "k");
 }
 
+TEST_CASE("reopen: a job that workers can never go on with is taken back, one that they have gone on with stays") {
+  const RunFolder run;
+  (void)run.checkpoint(32, 1, 1);
+  const nlohmann::json changed = {{"name", "k"}, {"training", {{"epochs", 9}}}};
+  core::RunOutcome refused;
+  refused.state = "failed";
+  refused.cause.emplace();
+  const auto end = [&](const char* event, bool is_final) {
+    auto again = storage::RunDirectory::reopen({"r-1", run.path()}, changed, run.history());
+    REQUIRE(again.ok());
+    REQUIRE(again.value()->append_event({{"event", event}}).ok());
+    refused.cause->is_final = is_final;
+    REQUIRE(again.value()->write_summary(refused).ok());
+    return nlohmann::json::parse(run.read("job.json")).at("name");
+  };
+  CHECK(end("worker_started", false) == "k");  // Another start may do.
+  CHECK(end("worker_started", true) == "j");   // The life between has changed nothing of that.
+  CHECK(run.read("job.json") == "{\"name\": \"j\"}");
+  CHECK(end("restored", true) == "k");
+  CHECK(end("worker_started", true) == "k");
+  CHECK_FALSE(fs::exists(run.path() + "/job.former.json"));
+}
+
+TEST_CASE("fit: state of another optimizer or kind of model is none of the job's, unless a plug-in makes it") {
+  storage::RunHistory history;
+  history.past.checkpoints = {"/r/checkpoints/c"};
+  nlohmann::json training = {{"model", {{"type", "cnn"}}}, {"optimizer", {{"type", "sgd"}}}};
+  history.made_by = {{"training", training}};
+  history.optimizers = {{{"name", "optimizer"}, {"type", "sgd"}}};
+  const auto fit = [&](const nlohmann::json& changed) {
+    job::JobSpec job;
+    job.training.emplace();
+    job.training->epochs = 5;
+    job.training->model = changed.at("model");
+    job.resolved.edit()["training"] = changed;
+    return storage::fit_to_job(job, history);
+  };
+  CHECK(fit(training).empty());
+  nlohmann::json other = training;
+  other["optimizer"]["type"] = "adam";
+  CHECK(fit(other).starts_with("training.optimizer.type was sgd and is adam: "));
+  other["operator"] = {{"type", "gan"}};
+  CHECK(fit(other).empty());
+  other = training;
+  other["model"]["type"] = "mlp";
+  CHECK(fit(other).starts_with("training.model.type was cnn and is mlp: "));
+  other["model"]["type"] = "of_a_plugin";
+  CHECK(fit(other).empty());
+}
+
 TEST_CASE("reopen: two launchers never share a folder, and lines that came since are never cut") {
   const RunFolder run;
   const storage::RunHistory history = run.history();

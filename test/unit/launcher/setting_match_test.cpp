@@ -34,7 +34,7 @@ TEST_CASE("warm setting: ranks begin with the environment, its defaults and what
 }
 
 TEST_CASE(
-    "warm setting: an interpreter serves runs of its own setting, from any folder and terminal, with any script") {
+    "warm setting: an interpreter of a whole path serves its own setting, from any folder and terminal, any script") {
   Setting wanted = setting();
   CHECK_FALSE(mismatch(setting(), wanted));
   wanted.workdir = "/tmp";
@@ -70,6 +70,40 @@ TEST_CASE("warm setting: what a module may have read when it was imported must b
     CHECK(mismatch(setting(), wanted)->reason == "--preload differs");
   }
   CHECK(mismatch(setting(), wanted)->is_near);
+}
+
+TEST_CASE("warm setting: what is looked up in a folder serves that folder alone") {
+  struct Case {
+    std::string program;
+    std::map<std::string, std::string> variables;
+    std::string part;  // Empty: it serves any folder.
+  };
+  const std::vector<Case> cases = {{".venv/bin/python3", {}, ".venv/bin/python3"},
+                                   {"/usr/bin/python3", {{"PYTHONPATH", "src"}}, "PYTHONPATH"},
+                                   {"/usr/bin/python3", {{"PYTHONPATH", ":/x"}}, "PYTHONPATH"},
+                                   {"/usr/bin/python3", {{"PYTHONPATH", "/x:"}}, "PYTHONPATH"},
+                                   {"/usr/bin/python3", {{"PYTHONUSERBASE", "user"}}, "PYTHONUSERBASE"},
+                                   {"python3", {{"PATH", "/usr/bin:bin"}}, "PATH"},
+                                   {"python3", {{"PATH", "/usr/bin:/bin"}}, ""},
+                                   {"/usr/bin/python3", {{"PATH", "bin"}, {"PYTHONPATH", "/x:/y"}}, ""},
+                                   {"/usr/bin/python3", {{"PYTHONPATH", ""}}, ""}};
+  for (const Case& one : cases) {
+    CAPTURE(one.program, one.variables);
+    keeper::StartForkServer server = python_server();
+    server.argv.front() = one.program;
+    Setting held = with_server(setting(), server);
+    held.environment.insert(one.variables.begin(), one.variables.end());
+    Setting wanted = held;
+    CHECK_FALSE(mismatch(held, wanted));
+    wanted.workdir = "/home/one/other";
+    const auto differs = mismatch(held, wanted);
+    CHECK(differs.has_value() == !one.part.empty());
+    if (differs)
+      CHECK(differs->reason ==
+            "it was started in another folder, and " + one.part + " is relative to it: give whole paths");
+    server.workdir = "/home/one";  // Of the job file: where the interpreter starts.
+    CHECK_FALSE(mismatch(held, with_server(wanted, server)));
+  }
 }
 
 TEST_CASE("warm setting: another interpreter is not even near") {

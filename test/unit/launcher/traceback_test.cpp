@@ -109,9 +109,106 @@ TEST_CASE("traceback: an exception group is told by the first exception in it", 
        group + "    | ValueError: a\n" + end + "\nDuring handling of the above exception, another one occurred:\n\n" +
            kHead + "RuntimeError: b\n",
        "RuntimeError", "b", 2},
-      {"no group", kHead + "ValueError: x\n  | loss | 3 |\n  +------+---+\n", "ValueError", "x", 2},
+      {"no group", kHead + "ValueError: x\n\n  | loss | 3 |\n  +------+---+\n", "ValueError", "x", 2},
+      {"a note of what was raised in it", group + "    | ValueError: a\n    | of epoch 3\n" + end + "  more\n",
+       "ValueError", "a\nof epoch 3", 2},
   };
   for (const Row& row : rows) check(row);
+}
+
+TEST_CASE("traceback: a message of several lines ends where something else begins", "[keeper]") {
+  const std::string said = kHead + "RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s): \"a\".\n";
+  const std::string whole = "Error(s) in loading state_dict for Net:\n\tMissing key(s): \"a\".";
+  const char* others[] = {
+      "\nstep 7\n",
+      "2026-11-28 10:22:33,120 closing\n",
+      "[rank0]:[W1128 10:22:33.512 ProcessGroup.cpp:1] not destroyed\n",
+      "INFO:root:closing\n",
+      "node1:77:80 [0] NCCL INFO comm 0x1 - Abort COMPLETE\n",
+      "/lib/python3/resource_tracker.py:254: UserWarning: leaked objects\n",
+      " 30%|###   |\r100%|######|\n",
+      "Exception ignored in atexit callback: <function close at 0x7f>\n",
+      "Task exception was never retrieved\n",
+      "[rank0]: of another one\n",
+  };
+  check({"all of it", said, "RuntimeError", whole, 2});
+  check({"with lines that are not indented", said + "of rank 0\n", "RuntimeError", whole + "\nof rank 0", 2});
+  for (const char* other : others) check({other, said + other + "\tmore\n", "RuntimeError", whole, 2});
+  check({"with PyTorch's prefix",
+         "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"a.py\", line 3\n[rank1]: ValueError: x\n"
+         "[rank1]: y\nz\n",
+         "ValueError", "x\ny", 1});
+  check({"of C++",
+         "terminate called after throwing an instance of 'E'\n  what():  CUDA error: x\nCompile with y\n\nz\n", "E",
+         "CUDA error: x\nCompile with y", 0});
+  const std::string child = "Original Traceback (most recent call last):\n  File \"b.py\", line 5\nValueError: bad\n";
+  check(
+      {"of a loader's child", kHead + "ValueError: Caught ValueError in worker 0.\n" + child, "ValueError", "bad", 1});
+}
+
+TEST_CASE("traceback: a long message keeps its first lines, and its error stays known", "[keeper]") {
+  std::string text = kHead + "RuntimeError: sizes:\n";
+  for (int line = 0; line < 300; ++line) text += "\tsize mismatch for " + std::to_string(line) + "\n";
+  const RankError error = error_of(text);
+  CHECK(error.message.starts_with("sizes:\n\tsize mismatch for 0\n"));
+  CHECK(error.message.ends_with("\n\tsize mismatch for 10\n..."));
+  for (int line = 300; line < 1019; ++line) text += "\ta line\n";
+  CHECK(error_of(text).type == "RuntimeError");
+  CHECK(error_of(text + "\ta line\n").empty());
+  CHECK(error_of(kHead + "E: x\n\t" + std::string(100'000, 'y') + "\n\tz\n").message.size() == kErrorTextBytesMax);
+  std::string lines = kHead + "E: x\n";
+  for (int line = 1; line < 15; ++line) lines += std::to_string(line) + "\n";
+  CHECK(error_of(lines).message.ends_with("\n10\n11"));
+  for (int line = 15; line < 22; ++line) lines += std::to_string(line) + "\n";
+  CHECK(error_of(lines).empty());
+}
+
+TEST_CASE("traceback: what ends no program does not take the place of what has", "[keeper]") {
+  const std::string died = kHead + "ValueError: loss is NaN\n";
+  const std::string other = "Traceback (most recent call last):\n  File \"b.py\", line 9, in run\nImportError: no\n";
+  const std::string linked = "\nDuring handling of the above exception, another exception occurred:\n\n" + other;
+  const std::string logged =
+      "--- Logging error ---\n" + other +
+      "Call stack:\n  File \"c.py\", line 1, in <module>\n    log()\n  File \"c.py\", line 7, in log\n    info('x')\n"
+      "Message: 'x'\nArguments: (1,)\n";
+  const std::string asides[] = {
+      "Exception in thread Thread-1 (consume):\n" + other,
+      "Exception in thread Thread-1:\n" + other + linked,
+      "Exception in threading.excepthook:\n" + other,
+      "Exception ignored in: <function Late.__del__ at 0x7f>\n" + other,
+      "Exception ignored in: tensor([[1, 2],\n        [3, 4]])\n" + other,
+      "Exception ignored while calling deallocator <function Late.__del__ at 0x7f>:\n" + other,
+      "Exception ignored in thread started by: <function run at 0x7f>\n" + other,
+      "Exception ignored in atexit callback: <function close at 0x7f>\n" + other,
+      "Error in atexit._run_exitfuncs:\n" + other,
+      "Process SpawnProcess-1:\n" + other,
+      "Task exception was never retrieved\nfuture: <Task finished name='Task-2' exception=ImportError('no')>\n" + other,
+      "Exception in thread Thread-1:\n  + Exception Group Traceback (most recent call last):\n  |   File \"b.py\"\n"
+      "  | ExceptionGroup: all (1 sub-exception)\n  +-+---------------- 1 ----------------\n"
+      "    | Traceback (most recent call last):\n    |   File \"c.py\", line 9\n    | ImportError: no\n"
+      "    +------------------------------------\n",
+      logged,
+  };
+  for (const std::string& aside : asides) {
+    INFO(aside);
+    for (const std::string& text : {died + aside, aside + died, aside + died + aside + aside}) {
+      CHECK(error_of(text).type == "ValueError");
+      CHECK(error_of(text).frames.size() == 2);
+      CHECK_FALSE(error_of(text).is_aside);
+    }
+    CHECK(error_of(aside).type == "ImportError");
+    CHECK(error_of(aside).is_aside);
+    CHECK(error_of(aside + "step 2\n" + died).type == "ValueError");
+  }
+  std::string many = died;
+  for (int thread = 0; thread < 30; ++thread) many += asides[0];
+  CHECK(error_of(many).type == "ValueError");
+  for (int line = 0; line < 21; ++line) many += "a line\n";
+  CHECK(error_of(many).empty());
+  CHECK(error_of(many + asides[0]).type == "ImportError");
+  CHECK(error_of("Error in sys.excepthook:\n" + other + "\nOriginal exception was:\n" + died).type == "ValueError");
+  CHECK(error_of(died + linked).type == "ImportError");
+  CHECK_FALSE(error_of(died + linked).is_aside);
 }
 
 TEST_CASE("traceback: it counts while it is among the last lines", "[keeper]") {
@@ -152,6 +249,10 @@ TEST_CASE("error file: whole, short, half-written, and none", "[keeper]") {
   CHECK(error.frames.size() == 1);
   CHECK(error.at_s == 7.5);
   CHECK(parse_error_record(R"({"message": "loss is NaN", "timestamp": 7})", 7).message == "loss is NaN");
+  const RankError several = parse_error_record(R"({"message": {"message": "E: a:\n\tb\n\nc\n"}})", 7);
+  CHECK(several.type == "E");
+  CHECK(several.message == "a:\n\tb\n\nc");
+  CHECK(parse_error_record(R"({"message": "\n"})", 7).empty());
   for (std::size_t size = whole.find(" is NaN") + 1; size < whole.size(); ++size) {
     INFO(whole.substr(0, size));
     CHECK(parse_error_record(whole.substr(0, size), 7).type == "ValueError");

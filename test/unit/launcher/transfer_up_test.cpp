@@ -49,6 +49,7 @@ TEST_CASE("transfer: logs arrive as they are written, and the spool goes at the 
   append(desired.run_dir + "/errors/gen-0001-rank-0000.json", "{}");
   node.spool->look("run1");
   at.run_until([&] { return slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == "one\n"; });
+  CHECK(node.spool->is_sending());
   append(desired.run_dir + "/logs/gen-0001/rank-0000.log", "two\n");
   node.spool->look("run1");
   at.run_until([&] { return slurp(at.run_dir + "/logs/gen-0001/rank-0000.log") == "one\ntwo\n"; });
@@ -220,6 +221,7 @@ TEST_CASE("transfer: a run that nobody knows any more stays for its time", "[tra
   append(folder + "/logs/gen-0001/rank-0000.log", "kept\n");
   node.spool->end("run1");
   at.run_until([&] { return fs::exists(refusal_of(folder)); });
+  CHECK_FALSE(node.spool->is_sending());  // An agent that ends does not wait for it.
   CHECK(slurp(folder + "/logs/gen-0001/rank-0000.log") == "kept\n");
   SECTION("and is brought when it is known again") {
     at.knows_run = true;
@@ -339,6 +341,48 @@ TEST_CASE("transfer: a checkpoint that is damaged on its node is refused, not st
   CHECK_THAT(at.refused.front(), Catch::Contains("model.safetensors is damaged"));
   CHECK(at.stored.empty());
   CHECK_FALSE(fs::exists(at.run_dir + "/checkpoints/" + made.name));
+}
+
+TEST_CASE("transfer: a checkpoint that cannot be read is tried three times and stays; others go", "[transfer]") {
+  Transfers at;
+  at.knows_all = true;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  const std::string other = at.want(node, {}, "run2").run_dir;
+  const CheckpointFiles unreadable = make_checkpoint(100, 1, 50'000, 1);
+  const CheckpointFiles good = make_checkpoint(200, 1, 50'000, 2);
+  write_checkpoint(folder, unreadable);
+  write_checkpoint(other, good);
+  const std::string file = "checkpoints/" + unreadable.name + "/model.safetensors";
+  const auto warnings_with = [&](const std::string& words) {
+    return std::count_if(node.warnings.begin(), node.warnings.end(), [&](const std::string& warning) {
+      return warning.find(unreadable.name) != std::string::npos && warning.find(words) != std::string::npos;
+    });
+  };
+  int listings = 0;
+  node.wire->on_up = [&](std::string& bytes) {
+    if (bytes.find(file) == std::string::npos) return;
+    ++listings;  // By then it was listed as a file; it is read when the answer is there.
+    fs::remove(folder + "/" + file);
+    fs::create_directory(folder + "/" + file);
+  };
+  node.spool->look("run1");
+  node.spool->look("run2");
+  at.run_until([&] {
+    if (fs::is_directory(folder + "/" + file) && warnings_with("model.safetensors is no regular file") == listings) {
+      fs::remove(folder + "/" + file);
+      append(folder + "/" + file, unreadable.files.at("model.safetensors"));
+    }
+    return warnings_with("stays on this node") > 0 && at.is_stored(good);
+  });
+  for (int turn = 0; turn < 50; ++turn) at.io.run_one_for(10ms);
+  CHECK(listings == agent::FileSender::kAttemptsMax);
+  CHECK(warnings_with("is sent again in") == 2);
+  CHECK(warnings_with("stays on this node") == 1);
+  CHECK_FALSE(at.is_stored(unreadable));
+  node.spool->end("run1");
+  at.run_until([&] { return fs::exists(refusal_of(folder)); });
+  CHECK(fs::exists(folder + "/" + file));
 }
 
 TEST_CASE("transfer: a node that got no folder for a run has sent everything when the run ends there", "[transfer]") {

@@ -137,6 +137,26 @@ TEST_CASE("trial table: what a search program owes is what it was asked for, and
   CHECK(table.owed() == 0);
 }
 
+TEST_CASE("trial table: a trial that waits for a place is placing, with those behind it, until it has one") {
+  TrialTable table = table_of({started(0, 0.1), started(1, 0.2), started(2, 0.3), ended(0, "completed")});
+  CHECK(table.first_unplaced() == 1);
+  CHECK_FALSE(table.all_wait());
+  CHECK(table.progress() == "1/3 trials, 2 at work");
+  table.note_place(1, true);
+  CHECK(table.all_wait());
+  CHECK(table.lines(10).back() == "2      placing    0.3  -   -     -");
+  CHECK(table.progress() == "1/3 trials, 2 placing");
+  CHECK(table.to_json()["rows"][1]["state"] == "placing");
+  table.note_place(1, false);
+  CHECK(table.first_unplaced() == 2);
+  table.note_place(2, true);
+  CHECK_FALSE(table.all_wait());
+  CHECK(table.progress() == "1/3 trials, 1 at work, 1 placing");
+  table.add(report(2, 1, 0.5));
+  CHECK_FALSE(table.first_unplaced());
+  CHECK(table.progress() == "1/3 trials, 2 at work  best loss 0.5 (trial 2)");
+}
+
 TEST_CASE("trial table: events of a version of its own, or damaged ones, change nothing") {
   const TrialTable table = table_of({{{"event", "trial_ended"}}, {{"event", 7}}, {{"trial", "x"}}, Json::array()});
   CHECK(table.trials().empty());

@@ -395,6 +395,22 @@ TEST_CASE("event store: a cut waits for an ended run whose row has changed meanw
   CHECK(listener.wait_cut().ok());
 }
 
+TEST_CASE("event store: it says how long each transaction took, and what its files take") {
+  const StateFolder folder;
+  StoreListener listener;
+  std::atomic<int> timed = 0;
+  EventStore::Handlers handlers = listener.handlers();
+  handlers.on_timed = [&](Duration took) { timed += took > Duration::zero() ? 1 : 0; };
+  auto opened = EventStore::open(folder.state());
+  EventStore& store = *opened.value();
+  const auto before = store.file_bytes();
+  CHECK(before > 0);
+  REQUIRE(store.start(std::move(handlers)));
+  for (int number = 1; number <= 3; ++number) listener.wait_committed(store.append(at(number), closed(number)));
+  CHECK(timed >= 3);  // One more takes away what a cut has left, if any.
+  CHECK(store.file_bytes() > before);
+}
+
 TEST_CASE("event store: events are read some at a time, and none is left out in between") {
   const StateFolder folder;
   {

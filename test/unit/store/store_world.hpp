@@ -178,7 +178,10 @@ class World {
   std::vector<std::string> troubles;
   std::vector<std::string> warnings;
   std::vector<std::string> accepted;
-  std::map<RunId, int> told;  ///< Events and metrics that observers saw, in all lives.
+  std::map<RunId, int> told;   ///< Events and metrics that observers saw, in all lives.
+  std::map<RunId, int> ended;  ///< How often its end was told.
+  std::function<void(const RunId& run)> on_ended;
+  bool is_settled_later = false;  ///< Ends wait for CoordinatorShell::settle().
 
  private:
   static NodeId node(int index) { return fmt::format("node{}", index); }
@@ -187,7 +190,11 @@ class World {
             [this, id](const nlohmann::ordered_json&) { ++told[id]; },
             [this](const std::string& text) { warnings.push_back(text); },
             {},
-            [](const core::RunOutcome&) {}};
+            [this, id](const core::RunOutcome&) {
+              ++ended[id];
+              if (on_ended) on_ended(id);
+            },
+            is_settled_later};
   }
 
   boost::asio::io_context io_{1};

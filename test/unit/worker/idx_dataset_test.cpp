@@ -69,7 +69,9 @@ struct Fixture {
   [[nodiscard]] std::string labels(bool compressed) const {
     return data.file(std::string("train-labels-idx1-ubyte") + (compressed ? ".gz" : ""));
   }
-  [[nodiscard]] Result<IdxDataset> open() const { return IdxDataset::open(data.path().string(), Split::kTrain); }
+  [[nodiscard]] Result<IdxDataset> open(std::int64_t outputs = 201) const {
+    return IdxDataset::open(data.path().string(), Split::kTrain, outputs);
+  }
   [[nodiscard]] std::vector<std::filesystem::path> cached() const {
     std::vector<std::filesystem::path> paths;
     const auto directory = cache.path() / "sgd-launch" / "data";
@@ -92,7 +94,7 @@ void check_contents(const IdxDataset& dataset) {
     CHECK(images[i] == wanted);
   }
   std::vector<std::int64_t> labels(indices.size());
-  CHECK(dataset.gather_labels(indices, labels.data(), 10));
+  dataset.gather_labels(indices, labels.data());
   CHECK(labels == std::vector<std::int64_t>{9, 0, 5, 5});
 }
 
@@ -104,16 +106,17 @@ TEST_CASE("idx: plain files are mapped as they are") {
   CHECK(fixture.cached().empty());
 }
 
-TEST_CASE("idx: a label out of range names the sample") {
-  const Fixture fixture(false);
-  const auto dataset = fixture.open();
-  REQUIRE(dataset);
-  const std::vector<std::int64_t> indices = {3, 17, 4};
-  std::vector<std::int64_t> labels(3);
-  const Status status = dataset.value().gather_labels(indices, labels.data(), 10);
-  REQUIRE_FALSE(status);
-  CHECK(status.error().message == "label 200 of sample 17 is outside 0..9");
-  CHECK(dataset.value().gather_labels(indices, labels.data(), 201));
+TEST_CASE("idx: a label out of range is found at opening, by file and sample") {
+  for (const bool compressed : {false, true}) {
+    const Fixture fixture(compressed);
+    const auto dataset = fixture.open(10);
+    REQUIRE_FALSE(dataset);
+    CHECK(dataset.error().message == "data file " + fixture.labels(compressed) +
+                                         ": label 200 of sample 17 (the first is 0) is outside 0..9, what the model "
+                                         "gives outputs for");
+    CHECK_FALSE(fixture.open(200));
+    CHECK(fixture.open(201));
+  }
 }
 
 TEST_CASE("idx: compressed files are unpacked once") {
@@ -224,7 +227,7 @@ TEST_CASE("idx: without a usable cache directory a private one under /tmp is use
 }
 
 TEST_CASE("idx: an absent directory is named") {
-  const auto dataset = IdxDataset::open("/nowhere/at/all", Split::kValidation);
+  const auto dataset = IdxDataset::open("/nowhere/at/all", Split::kValidation, 10);
   REQUIRE_FALSE(dataset);
   CHECK_THAT(dataset.error().message, Catch::Contains("/nowhere/at/all"));
 }

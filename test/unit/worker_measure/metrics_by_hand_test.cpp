@@ -194,6 +194,17 @@ TEST_CASE("metrics: limits of what a report can list") {
   large.add(at::zeros({1, 300}), at::zeros({1}, at::kLong));
   CHECK_FALSE(large.values().contains("iou"));
   CHECK(number_of(large.values(), "mean_iou") == 1);
+  ConfusionMatrix huge(false);
+  for (const std::int64_t classes : {4097, 50257})
+    CHECK_THROWS_AS(huge.add(at::zeros({1, classes}), at::zeros({1}, at::kLong)), std::invalid_argument);
+  check_refused(huge, at::zeros({1, 50257}), at::zeros({1}, at::kLong),
+                "confusion_matrix: a table of 50257 classes takes 19270 MiB in each worker, at most 4096 can be: leave "
+                "the metric out");  // kConfusionClassesMax
+  CHECK_FALSE(huge.counts().defined());
+  CHECK_THROWS_WITH(
+      huge.merge({{"classes", 4097}, {"cells", nlohmann::json::array()}, {"counts", nlohmann::json::array()}}),
+      Catch::Contains("it has 4097 classes, at most 4096 can be"));
+  CHECK_NOTHROW(huge.add(at::zeros({1, 4096}), at::zeros({1}, at::kLong)));
   Precision each(Average::kPerClass);
   check_refused(each, at::zeros({1, 257}), at::zeros({1}, at::kLong),
                 "precision_per_class: a list of 257 classes does not fit a report, at most 256 do: take the average "

@@ -1,8 +1,10 @@
 """Slots of Python ranks in the memory file: what a kill in the middle of a commit leaves, which commit all ranks hold,
-and which ones are written to disk."""
+and which ones are written to disk; what a rank reports to its agent."""
 import array
 import contextlib
 import io
+import json
+import math
 import os
 import random
 import signal
@@ -80,6 +82,55 @@ class Slots(unittest.TestCase):
             self.assertIsNotNone(common)
             self.assertGreaterEqual(common, newest)
             newest = common
+
+    def drift(self, ranks, every, seed, calls_most=200):
+        """Ranks call at random, without a word to each other. How many calls, at worst, the commit of all was behind the last rank."""
+        fd, draw, calls, worst = os.memfd_create("memory"), random.Random(seed), [0] * ranks, 0
+        memories = [Memory(fd, local, ranks) for local in range(ranks)]
+        while min(calls) < calls_most:
+            local = draw.choice([one for one in range(ranks) if calls[one] < calls_most])
+            calls[local] += 1
+            memory = memories[local]
+            memory.live.value = calls[local]
+            if calls[local] % every == 1 % every and not memory.is_one_awaited((1, calls[local])):
+                commit(memory, calls[local], 1, rank=local, world=ranks)
+            worst = max(worst, min(calls) - (memories[0].common() or (0, 0))[1])
+        del memories, memory
+        os.close(fd)
+        return worst
+
+    def test_ranks_that_drift_come_to_common_commits(self):
+        """Where the one that is ahead wrote over its newest again and again, some had none but that of their first call at the end."""
+        for ranks, every, calls_most in ((2, 1, 30), (4, 1, 60), (8, 1, 60), (4, 5, 60), (8, 5, 60), (8, 20, 80)):
+            for seed in (0, 1):
+                self.assertLess(self.drift(ranks, every, seed), calls_most, (ranks, every, seed))
+
+    def test_ranks_in_step_leave_no_commit_out(self):
+        ranks, draw = [Memory(self.fd, local, 4) for local in range(4)], random.Random(3)
+        for call in range(1, 50):
+            for memory in draw.sample(ranks, 4):
+                memory.live.value = call
+                self.assertFalse(memory.is_one_awaited((1, call)))
+                commit(memory, call, 1, rank=memory.local, world=4)
+            self.assertEqual(ranks[0].common(), (1, call))
+
+    def test_nobody_waits_for_a_commit_that_not_all_can_have(self):
+        ranks = [Memory(self.fd, local, 2) for local in (0, 1)]
+        ahead, behind = ranks
+        for memory in ranks:
+            memory.live.value = 1
+            commit(memory, 1, 10, rank=memory.local, world=2)
+        ahead.live.value = 5
+        commit(ahead, 5, 10, world=2)
+        ahead.live.value, behind.live.value = 9, 3
+        self.assertTrue(ahead.is_one_awaited((1, 9)))
+        self.assertTrue(behind.is_one_awaited((1, 3)))
+        behind.live.value = 5
+        self.assertFalse(behind.is_one_awaited((1, 5)))
+        behind.live.value = 6  # There was no memory for its copy of call 5.
+        self.assertFalse(ahead.is_one_awaited((1, 9)))
+        behind.live.value = 3
+        self.assertFalse(ahead.is_one_awaited((2, 9)))  # The rank that was to come to it has been killed.
 
     def test_what_was_restored_stays_until_all_have_a_newer_one(self):
         first = Memory(self.fd, 0, 1)
@@ -232,6 +283,30 @@ class Saving(unittest.TestCase):
             self.assertEqual(len(state._memory.records()), 2)
         self.assertEqual(held, [0, 1])
 
+    def test_a_rank_that_is_ahead_copies_where_all_ranks_are_asked_to(self):
+        fd = os.memfd_create("memory")
+        self.addCleanup(os.close, fd)
+        behind = Memory(fd, 1, 2)
+        about = {"local_rank": 0, "local_world_size": 2, "node_rank": 0, "generation": 1, **self.saver.link.assignment,
+                 "config": {"checkpoint": {"every": {"steps": 10}}}}
+        link = types.SimpleNamespace(pid=os.getpid(), assignment=about, memory_fd=fd, rank=1, world=1, beat={}, give=None, take=None,
+                                     put=lambda message: None, hand_over=lambda: None)
+        with mock.patch.object(sgd_launch, "_link", lambda: link), mock.patch.object(sgd_launch.State, "_first", None):
+            state = sgd_launch.State(step=0)
+            state.commit()
+            behind.live.value = 1
+            commit(behind, 1, 10, rank=1, world=2)
+            held = []
+            for force in (True, False, True):
+                state.step += 1
+                state._plan.last = None  # It is due.
+                state.commit(force=force)
+                held.append(max(state._memory.headers(0))[1])
+            state.step = 10
+            state.commit()
+            held.append(max(state._memory.headers(0))[1])
+        self.assertEqual(held, [2, 2, 4, 5])
+
     def test_a_line_is_with_the_agent_when_its_socket_has_it(self):
         link = sgd_launch_link.Link.__new__(sgd_launch_link.Link)
         link.socket, agent = socket.socketpair()
@@ -258,6 +333,54 @@ class Saving(unittest.TestCase):
             for commits in (1, 3):
                 self.assertEqual(self.epochs_saved(restores, commits), [1, 2, 3], (restores, commits))
                 self.assertEqual(self.epochs_saved(restores, commits, begins_with=5), [6, 7, 8], (restores, commits))
+
+
+class Reports(unittest.TestCase):
+    """What an agent takes, whatever a script reports: it closes the link of a rank that sends anything else."""
+
+    def report(self, *arguments, state=None, **metrics):
+        lines, beat = [], {}
+        link = types.SimpleNamespace(beat=beat, put=lambda message: lines.append(json.loads(sgd_launch_link.line_of(message).decode())))
+        with mock.patch.object(sgd_launch, "_link", lambda: link), mock.patch.object(sgd_launch.State, "_first", state):
+            sgd_launch.report(*arguments, **metrics)
+        return lines[0], beat
+
+    def test_text_that_is_no_utf_8(self):
+        line, _ = self.report("va\udcffl", step=1, name="shard-\udcff.bin", **{"\udcfe": 1})
+        self.assertEqual(line["metrics"], {"name": "shard-\\udcff.bin", "\\udcfe": 1})
+        self.assertEqual(line["key"]["phase"], "va\\udcffl")
+        self.assertEqual(sgd_launch_link.line_of({"path": "/tmp/\udcff\u00fc"}), b'{"path": "/tmp/?\xc3\xbc"}\n')
+        with self.assertRaisesRegex(TypeError, "phase"):
+            self.report(3, step=1)
+
+    def test_numbers_that_no_double_holds(self):
+        line, beat = self.report(step=1, loss=10 ** 400, big=10 ** 30, small=-10 ** 400, nan=math.nan, none=None)
+        self.assertEqual(line["metrics"], {"loss": None, "big": 10 ** 30, "small": None, "nan": None, "none": None})
+        self.assertEqual(beat, {})
+        self.assertIs(type(self.report(step=1, loss=True)[1]["loss"]), float)
+
+    def test_steps_and_epochs_in_range_of_any_kind(self):
+        class Number:
+            def __init__(self, value):
+                self.value = value
+
+            def __index__(self):
+                return self.value
+
+        line, _ = self.report(step=Number((1 << 63) - 1), epoch=Number((1 << 31) - 1))
+        self.assertEqual((line["step"], line["key"]["batch"], line["key"]["epoch"]), ((1 << 63) - 1, (1 << 63) - 1, (1 << 31) - 1))
+        for name, value in (("step", 1 << 63), ("step", 1 << 64), ("step", 10 ** 400), ("step", -(1 << 63) - 1), ("epoch", 1 << 31)):
+            with self.assertRaisesRegex(ValueError, f"{name} is out of range: give a number below 2"):
+                self.report(x=1, **{name: value})
+            with self.assertRaisesRegex(ValueError, f"{name} is out of range"), mock.patch.object(sgd_launch.State, "_first", None):
+                sgd_launch.State(**{name: value})
+        with mock.patch.object(sgd_launch.State, "_first", None):
+            state = sgd_launch.State(step=Number(7), epoch=Number(2))
+        self.assertEqual(state._place(), (7, 2))
+        line, _ = self.report(state=state, x=1)
+        self.assertEqual((line["step"], line["key"]["epoch"]), (7, 2))
+        with mock.patch.object(sgd_launch.State, "_first", None):
+            self.assertEqual(sgd_launch.State(step="first", epoch=1.5)._place(), (0, 0))
 
 
 class Folders(unittest.TestCase):

@@ -32,7 +32,32 @@ nlohmann::json cifar_in(const TemporaryDirectory& folder) {
           {"validation", folder.file("test.bin")}};
 }
 
+/// An IDX file of zeros.
+std::string idx_of(const std::vector<char>& sizes) {
+  std::string bytes{'\0', '\0', '\x08', static_cast<char>(sizes.size())};
+  std::size_t count = 1;
+  for (const char size : sizes) {
+    bytes += std::string(3, '\0') + size;
+    count *= static_cast<std::size_t>(size);
+  }
+  return bytes + std::string(count, '\0');
+}
+
 }  // namespace
+
+TEST_CASE("data sets: images to validate on have the size of those to train on") {
+  const TemporaryDirectory folder;
+  const nlohmann::json settings{{"type", "idx"}, {"path", folder.path().string()}};
+  for (const char* prefix : {"train", "t10k"}) {
+    write_file(folder.file(std::string(prefix) + "-images-idx3-ubyte"), idx_of({2, 4, 4}));
+    write_file(folder.file(std::string(prefix) + "-labels-idx1-ubyte"), idx_of({2}));
+  }
+  CHECK(dataset_of(settings, 10)->shape().features == std::vector<std::int64_t>{1, 4, 4});
+  write_file(folder.file("t10k-images-idx3-ubyte"), idx_of({2, 4, 5}));
+  CHECK_THROWS_WITH(
+      dataset_of(settings, 10),
+      folder.path().string() + ": images to validate on have shape 1 x 4 x 5, those to train on have shape 1 x 4 x 4");
+}
 
 TEST_CASE("data sets: cifar gives images of three channels and classes") {
   const TemporaryDirectory folder;

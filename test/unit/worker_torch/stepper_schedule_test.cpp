@@ -121,6 +121,25 @@ TEST_CASE("the rate that is told is that of the last update, also behind a check
   CHECK(after.part().used_rate() == 0.25);
 }
 
+TEST_CASE("the rate that is told is of the first group that trains something") {
+  const job::Training training = with_rate(0.1);
+  StepFixture fixture(training);
+  const auto made = make_torch_optimizer(training.optimizer, {});  // As where a group of the job names all parameters.
+  add_group(with_rate(0.01).optimizer, fixture.model->parameters(), *made);
+  RegisteredOptimizer one = registered("optimizer", training, fixture.model->parameters());
+  one.optimizer = std::make_shared<PreparedOptimizer>("optimizer", training.optimizer.type, *made);
+  one.group_of.assign(one.group_of.size(), 1);
+  fixture.stepper.reset();
+  fixture.stepper =
+      std::make_unique<Stepper>(fixture.parameters, *fixture.collective, std::vector{one}, GradientClip{});
+  CHECK(fixture.part().learning_rate() == 0.01);
+  CHECK(fixture.part().used_rate() == 0.01);
+  (void)fixture.step(fixture.loss_at(1, 1), 0);
+  CHECK(fixture.part().used_rate() == 0.01);
+  CHECK(fixture.part().record().groups.size() == 2);  // The empty group stays: older checkpoints have it, too.
+  CHECK_THROWS_WITH(fixture.step(fixture.loss_at(1, NAN), 0), Catch::Contains("lower the learning rate (0.01)"));
+}
+
 TEST_CASE("a scheduler that cycles momentum gives it to an optimizer that has none") {
   job::Training training = with_rate(1);
   StepFixture plain(training);

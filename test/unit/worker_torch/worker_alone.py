@@ -429,17 +429,20 @@ class Failures(WorkerTest):
                 self.assertIn("rank 0 to all_reduce (average of gradients), rank 1 to agree", failed["message"])
             self.assertEqual(len(agent.of_type("failed")), 2)
 
-    def test_a_bad_label_is_an_error_that_names_the_sample(self):
+    def test_a_bad_label_is_found_before_a_step_by_file_and_sample(self):
         data = f"{self.dir}/data"
         os.makedirs(data)
         write_images(data, 640, bad_sample=321)
-        for forks in (None, self.forks()):
-            agent = self.agent(image_job(path=data), 2, forks=forks)
-            agent.start()
-            agent.run(until=lambda a: a.of_type("failed") and 1 in [rank.exit_code for rank in a.ranks])
-            self.assertIn("321", agent.of_type("failed")[0]["message"])
-            agent.send_all({"type": "abort", "generation": 1})
-            self.assertEqual(sorted(agent.run(timeout=10)), [1, 75])
+        words = f"data file {data}/train-labels-idx1-ubyte: label 77 of sample 321 (the first is 0) is outside 0..9"
+        answer = self.forks().prepare(image_job(path=data))
+        self.assertEqual(answer["type"], "prepare_failed")
+        self.assertIn(words, answer["message"])
+        agent = self.agent(image_job(path=data), 2, forks=None)
+        agent.start()
+        self.assertEqual(agent.run(timeout=20), [1, 1])
+        for failed in agent.of_type("failed"):
+            self.assertIn(words, failed["message"])
+        self.assertEqual(agent.of_type("first_step"), [])
 
     def test_data_that_is_missing_fails_the_preparation(self):
         answer = self.forks().prepare(image_job(path="/nonexistent"))

@@ -58,6 +58,31 @@ class Config(unittest.TestCase):
         self.run_config(LINEAR, "--set", "training.epochs=1")
         self.assertEqual(stat.S_IMODE(os.stat(os.path.join(self.folder, "runs", "linear-alone-1")).st_mode), 0o700)
 
+    def test_the_newest_checkpoints_are_kept(self):
+        said = self.run_config(LINEAR, "--set", "training.epochs=5", "--set", "checkpoint.keep=2")[1]
+        self.assertEqual(said.count("sgd-worker: saved "), 5)
+        kept = self.checkpoints("linear-alone-1")
+        self.assertEqual(kept, ["step-000000000128-gen-0001", "step-000000000160-gen-0001"])
+        self.assertNotIn("does not follow", said)
+        # The newest one is whole, and one that is gone on from is no part of the next run.
+        newest = os.path.join("runs", "linear-alone-1", "checkpoints", kept[1])
+        said = self.run_config(LINEAR, "--set", "training.epochs=8", "--set", "checkpoint.keep=1", "--resume-from", newest)[1]
+        self.assertIn("goes on from step 160", said)
+        self.assertEqual(self.checkpoints("linear-alone-2"), ["step-000000000256-gen-0001"])
+        self.assertEqual(self.checkpoints("linear-alone-1"), kept)
+
+    def test_keys_that_need_a_launcher_are_named(self):
+        with open(LINEAR) as file:
+            job = json.loads("".join(line.split("//")[0] for line in file))
+        job["training"]["epochs"] = 1
+        job["callbacks"] = [{"type": "json"}]
+        job["checkpoint"] = {"keep": {"best": {"metric": "val_loss", "mode": "min"}}, "after_save": {"command": ["true"]}}
+        path = os.path.join(self.folder, "job.json")
+        with open(path, "w") as file:
+            json.dump(job, file)
+        said = self.run_config(path)[1]
+        self.assertEqual(said.count('--config does not follow "checkpoint.keep.best", "checkpoint.after_save", "callbacks": run'), 1, said)
+
     def test_it_goes_on_from_a_checkpoint(self):
         self.run_config(LINEAR)
         newest = os.path.join("runs", "linear-alone-1", "checkpoints", self.checkpoints("linear-alone-1")[1])

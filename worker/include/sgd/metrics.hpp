@@ -166,7 +166,8 @@ class FBeta final : public ClassScore {
 };
 
 /// How often each class was taken for each. values(): "mean_iou" over classes that occur, "iou" and "class_accuracy"
-/// by class (NaN where there is none), and with `shows_matrix` "confusion_matrix", rows by target.
+/// by class (NaN where there is none), and with `shows_matrix` "confusion_matrix", rows by target. Of at most 4096
+/// classes.
 class ConfusionMatrix final : public Metric {
  public:
   explicit ConfusionMatrix(bool shows_matrix = true, IgnoreIndex ignore_index = {})

@@ -1,4 +1,4 @@
-#include "worker/data/sample_reader.hpp"
+#include "worker/core/label_error.hpp"
 
 #include <fmt/format.h>
 
