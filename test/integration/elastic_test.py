@@ -98,7 +98,7 @@ class ElasticTest(LaunchTest):
         for number, words in enumerate((["--", "true"], ["-q", "--", "true"], ["-q", job])):
             with self.subTest(words=words):
                 launch = self.start("--slots", 1, "-n", 2, *words, run_dir=f"waits-{number}")
-                reason = "sgd-launch: waiting: 2 slots wanted, 1 available"
+                reason = "sgd-launch: waiting: 2 slots wanted, 1 free on 1 node"
                 wait_for(lambda told=launch: reason in told.stderr(), 30, "the reason")
                 self.assertIsNone(launch.process.poll(), launch.said())
                 self.assertIn("more nodes are needed: these have room for 1 in all", launch.stderr())

@@ -215,8 +215,8 @@ class SeveralNodesTest(unittest.TestCase):
             words = (f'rank 1 has 7 samples to {use} on in "training.dataset" where rank 0 has 8 samples to {use} on in "training.dataset". '
                      "Every rank must see the same data")
             self.assertIn(words, launches[0].said())
-            for rank in range(2):
-                self.assertIn(words, self.log_of_run(f"gen-0001/rank-000{rank}.log"))
+            logs = [self.log_of_run(f"gen-0001/rank-000{rank}.log") for rank in range(2)]  # The first that ends may end the other.
+            self.assertTrue(any(words in log for log in logs), logs)
             events = read_lines(os.path.join(self.a.home, "runs/latest/events.jsonl"))
             self.assertEqual([event for event in events if event["event"] in ("first_step", "recovered")], [])
             self.check_clean(*launches)

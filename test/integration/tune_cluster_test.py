@@ -75,7 +75,7 @@ class TuneClusterTest(unittest.TestCase):
         with Cluster({"n1": 1}) as cluster:
             client = cluster.run("tune", "-n", 2, "--quiet", self.write(cluster, linear()))
             wait_for(lambda: "sgd-launch: waiting: " in client.said()[0] or client.process.poll() is not None, LIMIT_S, "the reason")
-            self.assertIn("2 slots wanted, 1 available", client.said()[0])
+            self.assertIn("2 slots wanted, 1 free on 1 node", client.said()[0])
             client.process.send_signal(signal.SIGINT)
             self.assertEqual(client.wait(), 130, client.said())
 

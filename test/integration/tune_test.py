@@ -228,7 +228,7 @@ class LiveTrials(TuneCase):
 
     def test_a_trial_without_a_place_is_placing_and_why_is_said(self):
         launch = self.tune("--run-dir", self.path("x"), "-n", 2, "--slots", 1, "--quiet", self.command(WAITS, self.folder))
-        wait_for(lambda: "sgd-launch: waiting: 2 slots wanted, 1 available" in launch.stderr() or
+        wait_for(lambda: "2 slots wanted, 1 free on 1 node" in launch.stderr() or
                  launch.process.poll() is not None, 60, "the reason")
         self.assertIsNone(launch.process.poll(), launch.said())
         self.assertEqual(self.table()[0]["state"], "placing")
