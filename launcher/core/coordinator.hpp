@@ -113,6 +113,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void forget_trials(const RunId& experiment, CoordinatorCommands& out);
   void tell_parent(TimePoint now, std::size_t index, CoordinatorCommands& out);
   void advance(TimePoint now, Experiment& experiment, CoordinatorCommands& out);
+  [[nodiscard]] std::int64_t room_for_trials(const job::JobSpec& job);
   void advance_all(TimePoint now, CoordinatorCommands& out);
   void carry_out(TimePoint now, const TrialOrders& orders, CoordinatorCommands& out);
 

@@ -88,8 +88,22 @@ void Coordinator::advance(TimePoint now, Experiment& experiment, CoordinatorComm
     return run.second->definition().parent == experiment.definition().id && run.second->waits_for_room();
   };
   TrialOrders orders;
-  experiment.advance(now, static_cast<std::size_t>(std::count_if(live_.begin(), live_.end(), waits)), out, orders);
+  const auto waiting = static_cast<std::size_t>(std::count_if(live_.begin(), live_.end(), waits));
+  const bool looks = waiting == 0 && experiment.may_begin_many();
+  const std::int64_t room = looks ? room_for_trials(experiment.definition().job) : 0;
+  experiment.advance(now, waiting, room, out, orders);
   carry_out(now, orders, out);
+}
+
+/// With each trial on one node. One look at all nodes for many trials: a look for each would be their square.
+std::int64_t Coordinator::room_for_trials(const job::JobSpec& job) {
+  const auto waits = [](const auto& run) { return run.second->waits_for_room(); };
+  if (std::any_of(live_.begin(), live_.end(), waits)) return 0;  // It may be theirs.
+  const Demand demand{job.num_workers, job.num_workers, job.per_worker, job.placement};
+  std::int64_t trials = 0;
+  for (const auto& [node, capacity] : capacities(offers(), holdings()))
+    trials += room(node, capacity, demand) / std::max(job.num_workers, 1);
+  return trials;
 }
 
 /// Who may have as many trials as there is room for has seen that the last one has got its place.

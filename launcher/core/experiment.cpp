@@ -152,14 +152,20 @@ bool Experiment::more_may_come() const {
   return search_error_.empty() && !no_more_ && (next_ < planned() || !owed_.empty());
 }
 
-void Experiment::advance(TimePoint now, std::size_t waiting, CoordinatorCommands& out, TrialOrders& orders) {
+bool Experiment::may_begin_many() const {
+  if (is_over_ || stop_ || !list_ || !more_may_come()) return false;
+  return spec_.concurrent == 0 || spec_.concurrent - at_work_ > kTrialsWaitingMax;
+}
+
+void Experiment::advance(TimePoint now, std::size_t waiting, std::int64_t room, CoordinatorCommands& out,
+                         TrialOrders& orders) {
   if (is_over_) return;
   if (!is_readable()) return end_if_done(now, out);
   const auto at_work = [&] { return at_work_ + static_cast<std::int64_t>(owed_.size()); };
-  const auto most_more = [&]() -> std::int64_t {
-    const auto to_come = static_cast<std::int64_t>(waiting + owed_.size());
-    if (spec_.concurrent == 0) return to_come == 0 ? 1 : 0;
-    return std::min(spec_.concurrent - at_work(), kTrialsWaitingMax - to_come);
+  const std::int64_t waiting_most = std::max<std::int64_t>(room, spec_.concurrent == 0 ? 1 : kTrialsWaitingMax);
+  const auto most_more = [&] {
+    const std::int64_t more = waiting_most - static_cast<std::int64_t>(waiting + owed_.size());
+    return spec_.concurrent == 0 ? more : std::min(spec_.concurrent - at_work(), more);
   };
   const auto has_room = [&] { return most_more() > 0; };
   for (;; ++waiting) {

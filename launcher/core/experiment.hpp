@@ -123,8 +123,11 @@ class Experiment : private ExperimentState {
   [[nodiscard]] bool may_need(const RunId& run) const;
 
   void begin(CoordinatorCommands& out);
-  /// Trials that there is room for. `waiting`: children of it that wait for room.
-  void advance(TimePoint now, std::size_t waiting, CoordinatorCommands& out, TrialOrders& orders);
+  /// Many trials may begin in one event: then it is worth a look at all nodes how many have room.
+  [[nodiscard]] bool may_begin_many() const;
+  /// Trials that there is room for. `waiting`: children of it that wait for room. `room`: so many more have a place for
+  /// sure, as far as that is known.
+  void advance(TimePoint now, std::size_t waiting, std::int64_t room, CoordinatorCommands& out, TrialOrders& orders);
   /// A line of metrics of its child.
   void on_line(const coordinator_command::RecordMetrics& told, CoordinatorCommands& out, TrialOrders& orders);
   /// What its child has printed last is no line of metrics.

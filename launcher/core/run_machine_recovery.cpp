@@ -290,6 +290,7 @@ void RunMachine::check_reports(TimePoint now) {
 void RunMachine::note_started() {
   was_started_ = true;
   budget_.on_first_step();
+  if (!refusing_.empty()) looks_for_room_ = true;  // They were out when it was offered room last.
   refusing_.clear();
 }
 

@@ -64,6 +64,15 @@ bool Liveness::others_wait(const RunId& id) {
   return false;
 }
 
+/// A command of which no rank is done, and none is on a node that would not have it again.
+bool Liveness::may_grow_at_once(const RunState& run, int world_size) {
+  const job::JobSpec& job = run.plan.definition.job;
+  const bool is_whole = static_cast<int>(run.alive.size()) == world_size;
+  if (job.recovery.scale_up != "at_once" || world_size >= job.num_workers || !is_whole) return false;
+  return std::none_of(run.alive.begin(), run.alive.end(),
+                      [this](Worker* worker) { return cluster_.known().at(worker->node().id()).is_drained; });
+}
+
 /// Of a trial: nobody wants it to be at work.
 bool Liveness::is_unwanted(const RunId& id, RunState& run) {
   const ExperimentCheck* parent = cluster_.parent_of(run);
@@ -94,7 +103,13 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
   if (shot->phase != core::RunPhase::kRunning) room_since_.erase(id);
   if (shot->phase != core::RunPhase::kRunning)
     return fmt::format("is {} in generation {}: {}", core::name(shot->phase), shot->generation, shot->reason);
-  if (!job.training) return "";
+  if (!job.training) {
+    if (free > 0 && may_grow_at_once(run, shot->world_size) && !others_wait(id))
+      check_growth(id, run);
+    else
+      room_since_.erase(id);
+    return "";
+  }
   for (Worker* worker : run.alive)
     if (cluster_.known().at(worker->node().id()).is_drained && !run.check.is_leaving())
       return "has ranks on a drained node";

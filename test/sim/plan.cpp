@@ -108,6 +108,14 @@ nlohmann::json resolved(const job::JobSpec& job) {
   return json;
 }
 
+/// A command that stops its ranks as soon as more of them have room.
+void make_growing_at_once(job::JobSpec& job) {
+  job.recovery.scale_up = "at_once";
+  job.recovery.cooldown = std::chrono::seconds(5);
+  job.elastic_start = true;
+  job.resolved.edit()["recovery"]["scale_up"] = job.recovery.scale_up;
+}
+
 /// Where its workers may be, and what each takes.
 void draw_placement(Chance& chance, job::JobSpec& job, int nodes) {
   using Strategy = job::PlacementRules::Strategy;
@@ -288,6 +296,8 @@ Plan draw_plan(std::uint64_t seed) {
   plan.drains_for_good = nodes > 1 && chance.with(0.15);
   Chance others(plan.seed ^ 0x72656675736573);  // So that the plans of former seeds stay what they are.
   if (others.with(share) && !plan.is_embedded) plan.refuses = 0.4 * others.fraction();
+  for (RunPlan& run : plan.runs)
+    if (!run.definition.job.training && others.with(0.3)) make_growing_at_once(run.definition.job);
   return plan;
 }
 

@@ -30,6 +30,8 @@ RunCheck::Told RunCheck::on_desired(const NodeId& node, const cluster::DesiredRu
   const bool is_new = desired.generation != generation_;
   if (is_new) start(desired);
   const auto [place, is_first] = places_.try_emplace(node, desired.ranks);
+  if (is_first && refusing_.contains(node) && !has_forgotten())
+    violated("{}: {} is asked once more, and could not begin with it before", job().name, node);
   const auto same = [](const cluster::RankPlace& a, const cluster::RankPlace& b) {
     return a.rank == b.rank && a.local_rank == b.local_rank;
   };
@@ -64,6 +66,7 @@ void RunCheck::begin_again(Generation past) {
   first_generation_ = past + 1;
   world_size_ = leaves_in_vain_ = 0;
   resized_at_.reset();
+  refusing_.clear();
   budget_.begin_again(first_generation_);
 }
 
@@ -189,6 +192,7 @@ void RunCheck::on_event(const nlohmann::ordered_json& event) {
   if (what == "node_lost") lost_.emplace(event.at("node").get<NodeId>(), event.at("generation").get<Generation>());
   if (what == "failure") check_cause(event);
   if (what == "worker_started") open_[{event.at("generation"), event.at("rank")}] = event.at("node");
+  note_refusal(event);
   if (what == "paused") {
     is_leaving_ = false;
     leaves_in_vain_ = 0;
@@ -208,6 +212,13 @@ void RunCheck::on_event(const nlohmann::ordered_json& event) {
   if (what == "epoch_finished" && event.at("epoch") != position_ / 2)
     violated("{}: epoch {} is finished after {} lines of metrics", job().name, event.at("epoch").dump(), lines_);
   budget_.on_event(event, what == "failure" && is_final(event));
+}
+
+/// A node that could not begin with it is asked again when no other one could, ever, or its ranks have run since.
+void RunCheck::note_refusal(const nlohmann::ordered_json& event) {
+  const std::string& what = event.at("event").get_ref<const std::string&>();
+  if (what == "failure" && event.at("kind") == "node_refused") refusing_.insert(event.at("node"));
+  if (what == "worker_started" || (what == "backoff" && event.at("kind") == "no_capacity")) refusing_.clear();
 }
 
 void RunCheck::on_rejected(const std::string& path) {

@@ -93,6 +93,7 @@ class RunCheck {
   void check_resume(const cluster::DesiredRun& desired) const;
   void check_stored(const cluster::DesiredRun& desired) const;
   void drop_older();
+  void note_refusal(const nlohmann::ordered_json& event);
   void check_cause(const nlohmann::ordered_json& event) const;
   [[nodiscard]] const ProcessEnd* end_of(const nlohmann::ordered_json& failure) const;
   [[nodiscard]] bool is_final(const nlohmann::ordered_json& failure) const;
@@ -108,6 +109,7 @@ class RunCheck {
   int world_size_ = 0;
   std::optional<TimePoint> resized_at_;
   bool is_leaving_ = false;
+  std::set<NodeId> refusing_;                                 // Since its ranks ran last.
   std::map<NodeId, std::vector<cluster::RankPlace>> places_;  ///< Of the newest generation.
   std::map<NodeId, cluster::Want> wants_;
   std::set<std::pair<NodeId, Generation>> lost_;

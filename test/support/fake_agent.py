@@ -240,6 +240,8 @@ class FakeAgent:
         self.selector.register(sock, selectors.EVENT_READ, lambda _: self._read(rank))
 
     def _read(self, rank):
+        if rank.sock is None:  # Its end, which the same moment has brought, was read before.
+            return
         try:
             data = rank.sock.recv(1 << 20, socket.MSG_DONTWAIT)
         except BlockingIOError:
