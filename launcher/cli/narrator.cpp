@@ -332,7 +332,8 @@ std::string failure_block(const core::RunOutcome& outcome, const std::string& ru
     text += after + fmt::format("  next:    sgd-launch resume {}   goes on from there\n", run);
   if (!outcome.cause) return head + for_terminal(text, Steering::kNone);
   const core::Failure& cause = *outcome.cause;
-  text += fmt::format("  where:   {}, node {}", cause.subject, cause.node);
+  text += "  where:   " + cause.subject;
+  if (cause.subject != "node " + cause.node) text += ", node " + cause.node;
   if (cause.pid > 0) text += fmt::format(", pid {}", cause.pid);
   text += fmt::format(", generation {}\n", outcome.generation);
   const double at_s = cause.error.at_s > 0 ? cause.error.at_s : failed_at_s;

@@ -25,6 +25,20 @@
 using namespace sgd;
 using namespace std::chrono_literals;
 
+namespace {
+
+/// One rank of `true`.
+void ask_to_run(cluster::DesiredRun& desired, const std::string& run_dir) {
+  desired.want = cluster::Want::kRun;
+  desired.run_dir = run_dir;
+  desired.world_size = 1;
+  desired.ranks = {{0, 0}};
+  desired.job =
+      nlohmann::json{{"command", {"true"}}, {"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}};
+}
+
+}  // namespace
+
 TEST_CASE("agent shell: a run that is begun again while it is forgotten keeps what its new life has") {
   const test::TemporaryFolder folder;
   boost::asio::io_context io;
@@ -52,12 +66,7 @@ TEST_CASE("agent shell: a run that is begun again while it is forgotten keeps wh
   desired.want = cluster::Want::kGone;
   link.coordinator->send(cluster::ToAgent(desired));
   desired.generation = 2;  // Here before the loop has turned.
-  desired.want = cluster::Want::kRun;
-  desired.run_dir = folder.path("r");
-  desired.world_size = 1;
-  desired.ranks = {{0, 0}};
-  desired.job =
-      nlohmann::json{{"command", {"true"}}, {"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}};
+  ask_to_run(desired, folder.path("r"));
   link.coordinator->send(cluster::ToAgent(desired));
   for (const TimePoint deadline = process::monotonic_now() + 20s;
        facts.size() < 2 && process::monotonic_now() < deadline;)
@@ -106,12 +115,7 @@ TEST_CASE("agent shell: a keeper that could not be started has left nothing that
   cluster::DesiredRun desired;
   desired.run = "r";
   desired.generation = 1;
-  desired.want = cluster::Want::kRun;
-  desired.run_dir = folder.path("r");
-  desired.world_size = 1;
-  desired.ranks = {{0, 0}};
-  desired.job =
-      nlohmann::json{{"command", {"true"}}, {"per_worker", {{"cpus", 1}}}, {"recovery", {{"max_failures", 0}}}};
+  ask_to_run(desired, folder.path("r"));
   link.coordinator->send(cluster::ToAgent(desired));
   CHECK(run_until([&] { return is_lost; }));
   desired.want = cluster::Want::kGone;

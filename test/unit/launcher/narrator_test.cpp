@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <catch2/catch.hpp>
 
+#include "launcher/core/failure_of.hpp"
+
 using namespace sgd;
 
 TEST_CASE("training and validation of an epoch have a line each, of 80 columns at most") {
@@ -98,6 +100,11 @@ TEST_CASE("a failed run is one block, the cause first") {
         "  after:   1.5 s, 40 steps, no checkpoint yet\n"
         "  log:     runs/x/logs/gen-0001/rank-0001.log\n"
         "  next:    sgd-launch logs --rank 1 runs/x\n");
+  outcome.cause = core::failure_of("n1", cluster::KeeperLost{0, "no space left", false, true});
+  outcome.error = core::words(*outcome.cause);
+  const std::string refused = cli::failure_block(outcome, "runs/x", "runs/x", false);
+  CHECK(refused.starts_with("sgd-launch: run failed: could not start on node n1: no space left\n"));
+  CHECK(refused.find("  where:   node n1, generation 1\n") != std::string::npos);
   outcome.steps = 0;
   CHECK(cli::failure_block(outcome, "runs/x", "runs/x", false).find("  after:   1.5 s\n") != std::string::npos);
 }
