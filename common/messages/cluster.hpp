@@ -240,7 +240,7 @@ struct Progress {
 struct HeldRun {
   RunId run;
   Generation generation = 0;
-  int workers = 0;     ///< Ranks of it that are there, of whatever generation.
+  int workers = 0;     ///< Ranks of it that are there, of whatever generation, or will be as soon as they can start.
   int world_size = 0;  ///< Of theirs, when they are of `generation`.
   GenerationUid uid = 0;
 };

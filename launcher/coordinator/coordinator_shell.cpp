@@ -46,7 +46,8 @@ void CoordinatorShell::on_agent(const NodeId& node, std::uint64_t number, cluste
     return arm_timer();
   }
   // A former one of this node goes, without another word.
-  if (!arriving.empty()) agents_[node] = {number, std::move(arriving.mapped())};
+  if (!arriving.empty()) agents_[node] = {number, 0, std::move(arriving.mapped())};
+  agents_[node].order_link = core_.link_of(node);
   follow(std::move(commands));
 }
 
@@ -156,8 +157,7 @@ void CoordinatorShell::request_stop(const RunId& run, const core::StopRequest& r
 Status CoordinatorShell::pass_signal(const RunId& run, int signal) {
   const auto orders = core_.signal_orders(run, signal);
   if (!orders) return orders.error();
-  for (const core::coordinator_command::SendToAgent& order : orders.value())
-    if (const auto agent = agents_.find(order.node); agent != agents_.end()) agent->second.link->send(order.message);
+  for (const core::coordinator_command::SendToAgent& order : orders.value()) send(order);
   return {};
 }
 
@@ -243,7 +243,7 @@ void CoordinatorShell::drain_later() {
 void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
   using namespace core::coordinator_command;
   if (const auto* send = std::get_if<SendToAgent>(&command)) {
-    this->send(send->node, send->message);
+    this->send(*send);
   } else if (const auto* shared = std::get_if<SendToAgents>(&command)) {
     net::SharedMessage message{shared->message};
     for (const NodeId& node : shared->nodes)
@@ -261,16 +261,18 @@ void CoordinatorShell::carry_out(const core::CoordinatorCommand& command) {
 }
 
 /// Who gets a rank, or is to make ready for it, may touch the run's files from then on.
-void CoordinatorShell::send(const NodeId& node, const cluster::ToAgent& message) {
-  const auto* desired = std::get_if<cluster::DesiredRun>(&message);
+void CoordinatorShell::send(const core::coordinator_command::SendToAgent& order) {
+  const auto* desired = std::get_if<cluster::DesiredRun>(&order.message);
   const bool starts =
       desired != nullptr && (desired->want == cluster::Want::kPrepare || desired->want == cluster::Want::kRun);
   const auto run = starts && store_ ? runs_.find(desired->run) : runs_.end();
   if (run != runs_.end()) {
-    access_.admit(desired->run, run->second.row.run_dir, node);
+    access_.admit(desired->run, run->second.row.run_dir, order.node);
   }
-  // Without a link it is told with everything else when the node is back.
-  if (const auto agent = agents_.find(node); agent != agents_.end()) agent->second.link->send(message);
+  // Without a link it is told with everything else when the node is back. While the order waited for the disk, it
+  // or another agent of its name may have come anew.
+  const auto agent = agents_.find(order.node);
+  if (agent != agents_.end() && agent->second.order_link == order.link) agent->second.link->send(order.message);
 }
 
 bool CoordinatorShell::may_touch(const RunId& run, const NodeId& node) {

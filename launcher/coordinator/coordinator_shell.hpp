@@ -207,6 +207,7 @@ class CoordinatorShell {
   /// Each connection has a number, so that a late word of a former one is known as such.
   struct AgentEnd {
     std::uint64_t number = 0;
+    core::LinkNumber order_link = 0;  ///< As orders for it say.
     std::unique_ptr<net::CoordinatorLink> link;
   };
   struct Run {
@@ -229,7 +230,7 @@ class CoordinatorShell {
   void drain_later();
   void carry_out(const core::CoordinatorCommand& command);
   void record(const core::CoordinatorCommand& command);
-  void send(const NodeId& node, const cluster::ToAgent& message);
+  void send(const core::coordinator_command::SendToAgent& order);
   void arm_timer();
   [[nodiscard]] static storage::StoredRun row_of(const core::RunDefinition& run);
 

@@ -28,8 +28,11 @@ void Coordinator::on(TimePoint now, const CoordinatorEvent& event, CoordinatorCo
   if (std::holds_alternative<coordinator_event::Tick>(event))
     for (const NodeId& node : silent_nodes(now))
       on(now, coordinator_event::NodeSilent{node, to_seconds(now - nodes_.at(node).heard_at)}, out);
+  const std::size_t first = out.size();
   if (is_stored(event)) out.push_back(coordinator_command::Store{now, event});
   apply(now, event, out);
+  for (std::size_t order = first; order < out.size(); ++order)
+    if (auto* send = std::get_if<coordinator_command::SendToAgent>(&out[order])) send->link = link_of(send->node);
 }
 
 /// Nothing but the time depends on it.
@@ -275,7 +278,10 @@ Result<std::vector<coordinator_command::SendToAgent>> Coordinator::signal_orders
   if (experiments_.contains(run)) return Error{"an experiment has no worker of its own: name one of its trials"};
   const auto known = runs_.find(run);
   if (known == runs_.end()) return Error{"the run is over"};
-  return known->second.signal_orders(signal);
+  auto orders = known->second.signal_orders(signal);
+  if (orders)
+    for (coordinator_command::SendToAgent& order : orders.value()) order.link = link_of(order.node);
+  return orders;
 }
 
 std::optional<TimePoint> Coordinator::next_wakeup() const {

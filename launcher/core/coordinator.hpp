@@ -70,6 +70,8 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   [[nodiscard]] std::map<NodePhase, NodeSum> node_sums() const;
   /// It is known and not lost: connected, or it may come back.
   [[nodiscard]] bool is_expected(const NodeId& node) const { return nodes_.contains(node); }
+  /// Orders for a node say over which of its links they go. 0: over none.
+  [[nodiscard]] LinkNumber link_of(const NodeId& node) const;
   [[nodiscard]] OwnerLoad load_of(const std::string& owner) const;
   /// How the ranks of a command are told of a signal that its launcher has got. Error: they are not, and why.
   [[nodiscard]] Result<std::vector<coordinator_command::SendToAgent>> signal_orders(const RunId& run, int signal) const;
@@ -122,6 +124,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message, CoordinatorCommands& out);
   void on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
   static Leftover leftover(const RunMachine& run, int workers);
+  static void note_leftover(Node& known, const RunId& run, Leftover left);
   static bool is_end_of(const Leftover& left, const cluster::Fact& fact, FactVerdict verdict);
   void note_leftovers(const NodeId& node, Node& known, const cluster::NodeState& state);
   void tell_again(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);

@@ -177,6 +177,9 @@ using CoordinatorEvent =
                  coordinator_event::SearchSaid, coordinator_event::SearchFailed, coordinator_event::CheckpointStored,
                  coordinator_event::Restarted, coordinator_event::Tick>;
 
+/// Of a link of an agent: each that was heard of has its own.
+using LinkNumber = std::uint64_t;
+
 namespace coordinator_command {
 /// A barrier: the commands behind it wait until this event is committed to what outlives the process. Replaying all
 /// stored events in order gives the same machine, and the same records in the same order.
@@ -184,11 +187,13 @@ struct Store {
   TimePoint at;
   CoordinatorEvent event;
 };
+/// For this link alone: over a newer one its agent, or another one, has been told everything that is wanted of it.
 struct SendToAgent {
   NodeId node;
   cluster::ToAgent message;
+  LinkNumber link = 0;
 };
-/// What all of them are told alike: to be made text of once.
+/// What all of them are told alike: to be made text of once. Says nothing to an agent that does not hold its run.
 struct SendToAgents {
   std::vector<NodeId> nodes;
   cluster::ToAgent message;

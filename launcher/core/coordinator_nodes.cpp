@@ -46,6 +46,11 @@ std::optional<coordinator_command::RefuseAgent> Coordinator::refusal(TimePoint n
   return coordinator_command::RefuseAgent{arrived->node, state->incarnation, std::move(reason)};
 }
 
+LinkNumber Coordinator::link_of(const NodeId& node) const {
+  const auto known = link_of_.find(node);
+  return known == link_of_.end() ? 0 : known->second;
+}
+
 /// What it has, or what is left on it, is another: that counts for all who wait.
 void Coordinator::note_node_changed() {
   offers_.reset();
@@ -121,6 +126,7 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
   }
   note_leftovers(node, known, state);
   known.incarnation = state.incarnation;
+  if (state.is_new_link) link_of_[node] = ++links_;
   known.state = state;
   known.state.runs.clear();
   known.is_linked = true;
@@ -132,6 +138,13 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
 
 CoordinatorState::Leftover Coordinator::leftover(const RunMachine& run, int workers) {
   return {run.definition().job.per_worker, workers, run.desired_generation(), run.desired_uid()};
+}
+
+/// Those of an older generation may be there still: an order to begin with a newer one may not have come.
+void Coordinator::note_leftover(Node& known, const RunId& run, Leftover left) {
+  Leftover& kept = known.leftovers[run];
+  left.workers = std::max(left.workers, kept.workers);
+  kept = std::move(left);
 }
 
 /// What it says of itself is what is there.
@@ -148,7 +161,8 @@ void Coordinator::note_leftovers(const NodeId& node, Node& known, const cluster:
     const auto run = runs_.find(one.run);
     const bool is_known = run != runs_.end();
     if (one.workers <= 0 || (is_known && run->second.slots_used(node) > 0)) continue;
-    known.leftovers[one.run] = is_known ? leftover(run->second, one.workers) : Leftover{{}, one.workers, 0, 0};
+    if (state.is_new_link || !is_known) known.leftovers.erase(one.run);
+    note_leftover(known, one.run, is_known ? leftover(run->second, one.workers) : Leftover{{}, one.workers, 0, 0});
   }
   // It is its own room that is offered again.
   while (known.leftovers.size() > kNodeRunsMax) known.leftovers.erase(known.leftovers.begin());
@@ -237,7 +251,7 @@ void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& rea
     lost.mapped().suspect_until.reset();
     for (const auto& [id, run] : live_)
       if (const int workers = run->slots_used(node); workers > 0 && run->has_touched(node))  // Else nothing is there.
-        lost.mapped().leftovers[id] = leftover(*run, workers);
+        note_leftover(lost.mapped(), id, leftover(*run, workers));
     lost.mapped().lost_at = now;
     lost_.insert_or_assign(node, lost.mapped());
   }
@@ -252,6 +266,7 @@ void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& rea
 /// Of its name the orders stay: whoever drained it does not expect it back at work.
 void Coordinator::forget_lost(NodeId node) {
   lost_.erase(node);
+  link_of_.erase(node);
   const auto condition = conditions_.find(node);
   if (condition == conditions_.end() || condition->second.is_drained || condition->second.slots) return;
   conditions_.erase(condition);
@@ -339,6 +354,7 @@ void Coordinator::on_order(TimePoint now, const NodeId& node, const NodeOrder& o
   if (const auto lost = lost_.find(node); lost != lost_.end() && !lost->second.is_closed)
     out.push_back(coordinator_command::RefuseAgent{node, lost->second.incarnation, "removed by an operator"});
   lost_.erase(node);
+  link_of_.erase(node);
   conditions_.erase(node);
   unstable_.erase(node);
 }

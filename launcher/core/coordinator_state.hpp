@@ -98,9 +98,11 @@ struct CoordinatorIndex {
   CoordinatorSettings settings_;
   /// Of nodes_: when each is looked at next for being silent, so that a heartbeat costs no look at all the others.
   std::set<std::pair<TimePoint, NodeId>> looks_;
-  std::set<NodeId> unstable_;          ///< Names whose condition has unstable_until.
-  std::map<RunId, RunMachine*> live_;  ///< Of runs_: those that have not finished; most events look at all of them.
-  FactCounts facts_;                   ///< Since this process began.
+  std::set<NodeId> unstable_;             ///< Names whose condition has unstable_until.
+  std::map<RunId, RunMachine*> live_;     ///< Of runs_: those that have not finished; most events look at all of them.
+  FactCounts facts_;                      ///< Since this process began.
+  LinkNumber links_ = 0;                  ///< Of agents, since this process began.
+  std::map<NodeId, LinkNumber> link_of_;  ///< The newest one of each node that is known or lost.
   // In the event in work:
   bool capacity_changed_ = false;
   bool room_changed_ = false;  ///< What nodes offer, so that more may be held than there is.

@@ -267,7 +267,10 @@ void Experiment::obey(const tune::Decisions& decisions, CoordinatorCommands& out
     const auto known = trials_.find(decision.trial);
     if (is_silent || known == trials_.end()) continue;
     TrialRecord& its = known->second;
-    if (its.phase == TrialPhase::kStopping || its.phase == TrialPhase::kEnded) continue;
+    if (its.phase == TrialPhase::kStopping || its.phase == TrialPhase::kEnded) {
+      if (decision.action == tune::Action::kStop) forget_interrupted(decision.trial);
+      continue;
+    }
     const std::string why = in_words(decision);
     Line event = {{"event", "trial_decided"}, {"why", why}};
     event.update(Line(tune::to_json(decision)));

@@ -161,6 +161,7 @@ class Experiment : private ExperimentState {
   void read_spec();
   void find_unmade();
   void drop_if_done(tune::TrialId trial);
+  void forget_interrupted(tune::TrialId trial);
   [[nodiscard]] bool may_copy_ended() const { return spec_.scheduler.type == "pbt"; }
   [[nodiscard]] std::string misfit_of(std::int64_t samples) const;
   [[nodiscard]] bool more_may_come() const;

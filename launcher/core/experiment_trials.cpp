@@ -162,6 +162,14 @@ void Experiment::end_trial(tune::TrialId trial, tune::Outcome outcome, std::stri
   drop_if_done(trial);
 }
 
+/// Who decides has done with it while it was being stopped: it does not go on when its experiment does.
+void Experiment::forget_interrupted(tune::TrialId trial) {
+  TrialRecord& its = trials_.at(trial);
+  if (!std::exchange(its.interrupted, std::nullopt)) return;
+  its.held.clear();
+  drop_if_done(trial);
+}
+
 /// The events have all of it.
 void Experiment::drop_if_done(tune::TrialId trial) {
   const auto found = trials_.find(trial);

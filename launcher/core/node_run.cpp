@@ -318,9 +318,11 @@ void NodeRun::say(Generation generation, GenerationUid uid, cluster::FactBody bo
 cluster::HeldRun NodeRun::held() const {
   cluster::HeldRun held{id_, desired_.generation};
   held.uid = desired_.uid;
-  if (group_ == Group::kEmpty) return held;
-  held.workers = static_cast<int>(ranks_.size());
-  if (is_of_desired()) held.world_size = desired_.world_size;
+  if (group_ != Group::kEmpty) held.workers = static_cast<int>(ranks_.size());
+  // Nobody else may have the slots of those that start as soon as their keeper can.
+  const bool will_start = wants_ranks() && desired_.want != cluster::Want::kPrepare && !is_of_desired();
+  if (will_start) held.workers = std::max(held.workers, static_cast<int>(desired_.ranks.size()));
+  if (group_ != Group::kEmpty && is_of_desired()) held.world_size = desired_.world_size;
   return held;
 }
 

@@ -124,7 +124,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   first_exit_at_.reset();
   const Leave left = std::exchange(leave_, Leave::kNo);
   looks_for_room_ = false;
-  was_started_ = has_cleared_ = false;
+  was_started_ = has_cleared_ = has_lost_words_ = false;
   started_at_.reset();
   held_checkpoints_.clear();
   unsaved_.reset();

@@ -247,7 +247,10 @@ void RunMachine::on_cleared(const NodeId& node) {
 void RunMachine::on_keeper_lost(TimePoint now, const NodeId& node, const cluster::KeeperLost& lost) {
   if (is_live())
     for (const Rank rank : nodes_.at(node).ranks) end_rank(ranks_.at(rank));
-  if (lost.never_started) refusing_.insert(node);
+  if (lost.never_started)
+    refusing_.insert(node);
+  else
+    has_lost_words_ = true;
   add_failure(now, failure_of(node, lost));
 }
 

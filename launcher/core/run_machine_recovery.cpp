@@ -143,11 +143,11 @@ void RunMachine::on_recovery_cleared(TimePoint now, CoordinatorCommands& out) {
   if (is_paused_) note_paused(out);
 }
 
-/// A lost node has taken a report along that all other ranks have made: what they hold in memory may be of a time
-/// after it, and its line of metrics would be missing for ever.
+/// A lost node or keeper has taken a report along that all other ranks have made: what they hold in memory may be of a
+/// time after it, and its line of metrics would be missing for ever.
 bool RunMachine::copies_are_ahead() const {
   const bool any_lost = std::any_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node.second.lost; });
-  return is_training() && any_lost && reducer_.has_pending();
+  return is_training() && (any_lost || has_lost_words_) && reducer_.has_pending();
 }
 
 /// Only nodes that could not begin with it have room, ever. They are asked once more after the delay of a start that

@@ -97,7 +97,8 @@ struct RunState {
   std::size_t ranks_ready_ = 0;    ///< Ready, or making steps.
   std::size_t ranks_stepped_ = 0;  ///< Have made their first step, alive or not.
   std::size_t nodes_cleared_ = 0;
-  bool has_cleared_ = false;  ///< No rank is left, and none has started since: what ends now is keepers.
+  bool has_lost_words_ = false;  ///< A keeper of this generation was lost: not all that its ranks said has been heard.
+  bool has_cleared_ = false;     ///< No rank is left, and none has started since: what ends now is keepers.
   ExchangeTable exchange_;
   ReportReducer reducer_;
   CauseFinder causes_;

@@ -163,6 +163,7 @@ inline constexpr auto kMessage<core::RunState> = message(
     required("reducer", &core::RunState::reducer_), required("causes", &core::RunState::causes_),
     required("budget", &core::RunState::budget_), required("recovery", &core::RunState::recovery_),
     optional("gpu_faults", &core::RunState::gpu_faults_), optional("refusing", &core::RunState::refusing_),
+    optional("has_lost_words", &core::RunState::has_lost_words_),
     optional("has_cleared", &core::RunState::has_cleared_), required("was_started", &core::RunState::was_started_),
     optional("has_state", &core::RunState::has_state_), optional("started_at", &core::RunState::started_at_),
     required("leave", &core::RunState::leave_), required("resize_reason", &core::RunState::resize_reason_),

@@ -10,7 +10,7 @@ using std::chrono::seconds;
 Cluster::Cluster(World& world)
     : world_(world),
       coordinator_(
-          world, [this](const core::CoordinatorEvent& event) { observe(event); },
+          world, [](const core::CoordinatorEvent&) {},
           [this](core::CoordinatorCommand&& command) { take(std::move(command)); },
           [this](const core::CoordinatorEvent& event, const core::CoordinatorCommands& commands) {
             judge(event, commands);
@@ -41,8 +41,10 @@ void Cluster::submit(const RunPlan& plan) {
   const RunId& id = plan.definition.id;
   if (submitted_.contains(id)) return;
   const bool is_new = coordinator_alive() && !coordinator_.core().snapshot(world_.queue.now(), id);
-  if (is_new && !coordinator_.paused() && quotas_.takes(coordinator_.core(), plan))
+  if (is_new && !coordinator_.paused() && !asked_.contains(id) && quotas_.takes(coordinator_.core(), plan)) {
+    asked_.insert(id);
     tell(core::coordinator_event::Submitted{plan.definition});
+  }
   world_.queue.after(milliseconds(500), [this, &plan] { submit(plan); });
 }
 
@@ -181,12 +183,12 @@ void Cluster::check_cores(const RunState& run, Keeper& keeper, const Worker::Ide
   }
 }
 
-void Cluster::observe(const core::CoordinatorEvent& event) {
-  const auto* arrived = std::get_if<core::coordinator_event::FromAgent>(&event);
-  if (is_crashed_) return;
-  const auto* said = arrived == nullptr ? nullptr : std::get_if<cluster::NodeState>(&arrived->message);
-  if (said != nullptr && said->incarnation == twin_) return;
-  if (said != nullptr && said->is_new_link) node(arrived->node).wire().note_accepted();
+void Cluster::note_link(const core::coordinator_event::FromAgent& arrived) {
+  const auto* said = std::get_if<cluster::NodeState>(&arrived.message);
+  if (said == nullptr || said->incarnation == twin_ || !said->is_new_link) return;
+  Wire& wire = node(arrived.node).wire();
+  if (is_refusal_) return wire.note_refused();
+  wire.note_accepted(coordinator_.core().link_of(arrived.node));
 }
 
 /// What concerns the queue is judged when it is decided: what is behind it may have changed when it is carried out.
@@ -196,6 +198,7 @@ void Cluster::judge(const core::CoordinatorEvent& event, const core::Coordinator
   if (const auto* submitted = std::get_if<core::coordinator_event::Submitted>(&event))
     note_submitted(submitted->run.id);
   is_refusal_ = !commands.empty() && std::holds_alternative<RefuseAgent>(commands.front());
+  if (const auto* arrived = std::get_if<core::coordinator_event::FromAgent>(&event)) note_link(*arrived);
   note_trials(commands);
   std::set<RunId> growing;
   std::set<RunId> pausing;  // They leave for others of their experiment.
@@ -289,6 +292,7 @@ void Cluster::restart_coordinator() {
   std::size_t number = 0;
   std::size_t replayed = 0;
   known_.clear();
+  asked_.clear();
   passes_.forget();
   quotas_.forget();
   leaving_.clear();
@@ -399,9 +403,9 @@ void Cluster::carry_out(core::CoordinatorCommand&& command) {
   if (is_crashed_) return;
   if (crash_in_ > 0 && --crash_in_ == 0) return die_now();
   if (auto* send_command = std::get_if<SendToAgent>(&command)) {
-    send(send_command->node, std::move(send_command->message));
+    send(send_command->node, std::move(send_command->message), send_command->link);
   } else if (const auto* shared = std::get_if<SendToAgents>(&command)) {
-    for (const NodeId& node : shared->nodes) send(node, shared->message);
+    for (const NodeId& node : shared->nodes) send(node, shared->message, std::nullopt);
   } else if (const auto* refused = std::get_if<RefuseAgent>(&command)) {
     refuse(*refused);
   } else if (const auto* forgotten = std::get_if<ForgetRun>(&command)) {
@@ -434,7 +438,7 @@ void Cluster::part_soon(Wire& wire) {
   });
 }
 
-void Cluster::send(const NodeId& id, cluster::ToAgent message) {
+void Cluster::send(const NodeId& id, cluster::ToAgent message, std::optional<core::LinkNumber> link) {
   if (const auto* desired = std::get_if<cluster::DesiredRun>(&message)) {
     static constexpr const char* kWants[] = {"prepare", "run", "leave", "stop", "clear", "gone"};
     world_.say("coordinator -> {}: {} {} generation {}, {} of {} ranks", id, desired->run,
@@ -460,7 +464,7 @@ void Cluster::send(const NodeId& id, cluster::ToAgent message) {
     if (ack->sequence > facts_taken_[ack->incarnation])
       violated("{}: fact {} is acknowledged, {} have come", id, ack->sequence, facts_taken_[ack->incarnation]);
   }
-  node(id).wire().send_down(std::move(message));
+  node(id).wire().send_down(std::move(message), link);
 }
 
 }  // namespace sgd::sim

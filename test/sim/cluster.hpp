@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -98,7 +99,7 @@ class Cluster {
   [[nodiscard]] bool record_of_experiment(const core::CoordinatorCommand& command);
   /// Of what is a record; nothing: it is none.
   [[nodiscard]] static std::optional<std::string> words_of(const core::CoordinatorCommand& command);
-  void observe(const core::CoordinatorEvent& event);
+  void note_link(const core::coordinator_event::FromAgent& arrived);
   void judge(const core::CoordinatorEvent& event, const core::CoordinatorCommands& commands);
   void note(const core::coordinator_command::Store& store);
   void note_stop(const core::coordinator_command::Store& store);
@@ -106,7 +107,8 @@ class Cluster {
   void note_quota(const core::CoordinatorCommand& command);
   void take(core::CoordinatorCommand&& command);
   void carry_out(core::CoordinatorCommand&& command);
-  void send(const NodeId& node, cluster::ToAgent message);
+  /// Without `link`: for whatever agent is there.
+  void send(const NodeId& node, cluster::ToAgent message, std::optional<core::LinkNumber> link);
   void part_soon(Wire& wire);
   void note_placement(const NodeId& node, const cluster::DesiredRun& desired);
   void check_start(const RunId& id, const cluster::DesiredRun& desired);
@@ -147,6 +149,7 @@ class Cluster {
   SilenceCheck silences_{world_};
   Log log_;                               ///< What outlives the coordinator's process.
   std::map<RunId, TimePoint> submitted_;  ///< And stored.
+  std::set<RunId> asked_;                 ///< To be submitted, of this life of the coordinator.
   KnownNodes decided_;                    ///< As known_, with what is given and not yet stored.
   std::map<RunId, Generation> leaving_;   ///< Asked to leave, and not yet told.
   std::size_t recorded_ = 0;          ///< Events, lines and ends of runs that were carried out, since the log was cut.

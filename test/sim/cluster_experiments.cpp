@@ -13,7 +13,8 @@ void Cluster::submit(const ExperimentPlan& plan) {
   const RunId& id = plan.definition.id;
   if (submitted_.contains(id)) return;
   const bool is_new = coordinator_alive() && !coordinator_.core().snapshot(world_.queue.now(), id);
-  if (is_new && !coordinator_.paused()) tell(core::coordinator_event::Submitted{plan.definition});
+  if (is_new && !coordinator_.paused() && asked_.insert(id).second)
+    tell(core::coordinator_event::Submitted{plan.definition});
   world_.queue.after(milliseconds(500), [this, &plan] { submit(plan); });
 }
 

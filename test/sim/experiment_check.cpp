@@ -224,6 +224,7 @@ void ExperimentCheck::on_ended(tune::TrialId trial, Trial& its, const Json& even
 }
 
 void ExperimentCheck::on_resumed() {
+  drop_silent();
   finished_ = is_stopped_ = false;
   asks_for_the_last_ = true;
 }
@@ -242,6 +243,10 @@ void ExperimentCheck::drop_silent() {
   std::erase_if(expected_, [this](const tune::Decision& decision) {
     const Phase phase = trials_.at(decision.trial).phase;
     const bool is_late = phase == Phase::kStopping || phase == Phase::kEnded;
+    if (is_late && decision.action == tune::Action::kStop) {
+      trials_.at(decision.trial).interrupted.reset();
+      trials_.at(decision.trial).said.clear();
+    }
     return is_late || (decision.action == tune::Action::kContinue &&
                        std::find(std::begin(kSilent), std::end(kSilent), decision.reason) != std::end(kSilent));
   });

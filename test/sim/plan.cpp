@@ -241,6 +241,33 @@ void make_stand_still(Chance& chance, Plan& plan) {
   plan.per_minute[static_cast<std::size_t>(Fault::kKillRank)] = 4 * chance.fraction();
 }
 
+/// It goes on with whatever room there is, at once and always.
+void make_patient(job::JobSpec& job) {
+  job.elastic_start = true;
+  job.min_workers = 1;
+  job.recovery.max_failures = job::kUnlimited;
+  job.recovery.backoff = {milliseconds(200), 1, 100};
+  job.resolved.edit()["recovery"]["max_failures"] = job.recovery.max_failures;
+}
+
+/// Agents come and go while the coordinator stands still or waits for its disk, or are not heard while it does not.
+void make_late_orders(Chance& chance, Plan& plan) {
+  const auto often = [&](Fault fault, double most) {
+    plan.per_minute[static_cast<std::size_t>(fault)] = most * chance.fraction();
+  };
+  plan.per_minute = {};
+  plan.commit = chance.spread_between(milliseconds(20), seconds(2));
+  if (chance.with(0.5)) {
+    often(Fault::kAgentRestart, 30);
+    often(Fault::kLateCoordinator, 12);
+    often(Fault::kKeeperDeath, 12);
+  } else {
+    often(Fault::kLateAgent, 40);
+    plan.parted_at_start = chance.fraction();
+    for (RunPlan& run : plan.runs) make_patient(run.definition.job);
+  }
+}
+
 Plan draw_plan(std::uint64_t seed) {
   Chance chance(seed);
   Plan plan;
@@ -298,6 +325,7 @@ Plan draw_plan(std::uint64_t seed) {
   if (others.with(share) && !plan.is_embedded) plan.refuses = 0.4 * others.fraction();
   for (RunPlan& run : plan.runs)
     if (!run.definition.job.training && others.with(0.3)) make_growing_at_once(run.definition.job);
+  if (others.with(0.08) && theme == Theme::kNone && !plan.is_embedded) make_late_orders(others, plan);
   return plan;
 }
 

@@ -69,8 +69,9 @@ void Wire::send_up(cluster::FromAgent message) {
   up_.send(std::move(message), latency());
 }
 
-void Wire::send_down(cluster::ToAgent message) {
+void Wire::send_down(cluster::ToAgent message, std::optional<core::LinkNumber> link) {
   if (!coordinator_open_ || dead_ || accepted_ != connection_) return;
+  if (link && link != accepted_link_) return;
   if (world_.plan.has_bytes) message = over_bytes(message, cluster::decode_to_agent);
   down_.send(std::move(message), latency());
 }
@@ -86,8 +87,13 @@ void Wire::receive_down(cluster::ToAgent&& message) {
   if (agent_open_) node_.tell(core::agent_event::FromCoordinator{std::move(message)});
 }
 
-void Wire::note_accepted() {
+void Wire::note_accepted(core::LinkNumber link) {
   accepted_ = arrived_.front();
+  accepted_link_ = link;
+  arrived_.pop_front();
+}
+
+void Wire::note_refused() {
   arrived_.pop_front();
 }
 

@@ -30,9 +30,12 @@ class Wire {
   /// The coordinator's process has ended; the agent notices at its own time.
   void lose_coordinator();
   void send_up(cluster::FromAgent message);
-  void send_down(cluster::ToAgent message);
+  /// Without `link`: for whatever agent is at the other end.
+  void send_down(cluster::ToAgent message, std::optional<core::LinkNumber> link);
   /// The coordinator has read the first message of the next connection: its answers go there from now on.
-  void note_accepted();
+  void note_accepted(core::LinkNumber link);
+  /// It has, and does not take it.
+  void note_refused();
 
   /// The coordinator closes the newest connection: its agent is not this node's, or no longer.
   void refuse();
@@ -63,10 +66,11 @@ class Wire {
   Channel<cluster::FromAgent> up_;
   Channel<cluster::ToAgent> down_;
   std::uint64_t connection_ = 0;
-  std::uint64_t accepted_ = 0;         ///< The one that the coordinator speaks over.
-  std::deque<std::uint64_t> arrived_;  ///< Whose first messages it has not read yet.
-  std::uint64_t attempt_ = 0;          ///< To connect.
-  bool agent_open_ = false;            ///< The agent believes that it is connected.
+  std::uint64_t accepted_ = 0;          ///< The one that the coordinator speaks over.
+  core::LinkNumber accepted_link_ = 0;  ///< Its number there.
+  std::deque<std::uint64_t> arrived_;   ///< Whose first messages it has not read yet.
+  std::uint64_t attempt_ = 0;           ///< To connect.
+  bool agent_open_ = false;             ///< The agent believes that it is connected.
   bool coordinator_open_ = false;
   bool dead_ = true;  ///< Nothing passes any more.
   bool blocked_up_ = false;

@@ -164,3 +164,23 @@ TEST_CASE("agent: where others reach it is what its last connection has shown") 
   node.on(agent_event::Resumed{1, "10.0.0.3", 0, {}});
   CHECK(told(agent_event::Connected{}) == "10.0.0.3");
 }
+
+TEST_CASE("agent: ranks that start as soon as their keeper can are said to be there") {
+  OrderedNode node;
+  const auto workers = [&node] {
+    node.on(agent_event::Disconnected{});
+    for (const AgentCommand& command : node.on(agent_event::Connected{})) {
+      const auto* up = std::get_if<agent_command::TellCoordinator>(&command);
+      const auto* state = up == nullptr ? nullptr : std::get_if<cluster::NodeState>(&up->message);
+      if (state != nullptr) return state->runs.empty() ? 0 : state->runs.front().workers;
+    }
+    return -1;
+  };
+  CHECK(workers() == 0);
+  node.on(agent_event::FromCoordinator{wish(cluster::Want::kPrepare, 1, 50)});
+  CHECK(workers() == 0);
+  node.on(agent_event::FromCoordinator{wish(cluster::Want::kRun, 1, 50)});
+  CHECK(workers() == 1);
+  node.on(agent_event::FromCoordinator{wish(cluster::Want::kClear, 2, 60)});
+  CHECK(workers() == 0);
+}

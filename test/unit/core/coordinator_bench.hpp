@@ -27,12 +27,13 @@ class CoordinatorBench {
     state.is_new_link = is_new_link;
     from(node, state);
   }
-  void submit(const RunId& id, int workers, int priority = 0) {
+  void submit(const RunId& id, int workers, int priority = 0, int max_failures = 0) {
     core::RunDefinition run;
     run.id = id;
     run.priority = priority;
     run.run_dir = "/" + id;
     run.job.num_workers = workers;
+    run.job.recovery.max_failures = max_failures;
     run.job.training.emplace();
     run.job.resolved = nlohmann::json{{"training", nlohmann::json::object()}};
     on(core::coordinator_event::Submitted{std::move(run)});

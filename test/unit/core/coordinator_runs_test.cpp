@@ -212,3 +212,32 @@ TEST_CASE("a state of an older version, which did not count who is ready, goes o
   tell(6, cluster::WorkerFirstStep{1, 1});
   CHECK(again.state().runs_.at("run").state().was_started_);
 }
+
+TEST_CASE("a report that a lost keeper has taken along: nobody goes on from memory that may be ahead of it") {
+  Bench bench;
+  bench.node("a", 1);
+  bench.node("b", 1);
+  bench.submit("run", 2, 0, 3);
+  std::map<NodeId, std::int64_t> told;
+  const auto say = [&](const NodeId& node, cluster::FactBody body, Generation generation = 1) {
+    bench.fact(node, "run", ++told[node], std::move(body), generation);
+  };
+  for (const Rank rank : {0, 1}) {
+    say(rank == 0 ? "a" : "b", cluster::WorkerStarted{rank, 100 + rank});
+    say(rank == 0 ? "a" : "b", cluster::WorkerReady{rank, {}});
+    say(rank == 0 ? "a" : "b", cluster::WorkerFirstStep{rank, 1});
+  }
+  const bool is_pending = GENERATE(true, false);
+  if (is_pending) {
+    link::Report report;
+    report.key = {1, "train", 0, 0};
+    say("a", cluster::Report{0, report});
+  }
+  say("b", cluster::KeeperLost{9, "gone"});
+  say("b", cluster::Cleared{}, 2);
+  say("a", cluster::Cleared{1}, 2);
+  const auto wanted = bench.wanted("a", "run");
+  REQUIRE(wanted);
+  CHECK(wanted->generation == 2);
+  CHECK(wanted->keeper_from == (is_pending ? 2 : 0));
+}

@@ -1,3 +1,5 @@
+#include <set>
+
 #include <fmt/format.h>
 
 #include "test/unit/core/coordinator_bench.hpp"
@@ -358,4 +360,29 @@ TEST_CASE("nodes in the coordinator's own process are never unstable, and nobody
   CHECK(bench.row("a").phase == core::NodePhase::kReady);
   bench.node("a", 1, 2);
   CHECK(bench.refused().empty());
+}
+
+TEST_CASE("an order is for the link that was there when it was decided") {
+  Bench bench;
+  const auto told = [&bench] {
+    std::set<core::LinkNumber> all;
+    for (const auto& command : bench.commands())
+      if (const auto* send = std::get_if<core::coordinator_command::SendToAgent>(&command)) all.insert(send->link);
+    return all;
+  };
+  using Links = std::set<core::LinkNumber>;
+  bench.node("b", 0);
+  bench.node("a", 1, 7);
+  bench.submit("run", 1);
+  const core::LinkNumber first = bench.coordinator().link_of("a");
+  CHECK(first != bench.coordinator().link_of("b"));
+  CHECK(told() == Links{first});
+  bench.node("a", 1, 7);
+  const core::LinkNumber second = bench.coordinator().link_of("a");
+  CHECK(second != first);
+  CHECK(told() == Links{second});
+  bench.node("a", 1, 8);  // Its run is begun again there.
+  CHECK(told() == Links{bench.coordinator().link_of("a")});
+  CHECK_FALSE(Links{first, second}.contains(bench.coordinator().link_of("a")));
+  CHECK(bench.coordinator().link_of("c") == 0);
 }

@@ -114,6 +114,29 @@ TEST_CASE("experiment: what a trial reports after it was to pause counts when it
   CHECK(bench.trial(1).iteration == 1);
 }
 
+TEST_CASE("experiment: what is decided of trials while they are being stopped counts when it goes on") {
+  ExperimentBench bench(1);
+  bench.begin(promoting());
+  for (const int trial : {0, 1, 2}) {
+    bench.start(trial);
+    bench.report(trial, 1, 0.9 - 0.1 * trial);
+    bench.save(trial, 1);
+    bench.exit(trial, worker_exit::kStopped);
+    bench.clear(trial);
+  }
+  bench.start(0);  // The best of the three goes on.
+  bench.exit(0);   // It is at its end, and with it nobody is left whom the others could wait for.
+  bench.tell(coordinator_event::StopRequested{"x", {StopRequest::Why::kSignal, 2, false, {}}});
+  bench.clear(0);
+  REQUIRE(bench.trial(0).outcome == tune::Outcome::kCompleted);
+  for (const int trial : {1, 2}) bench.clear(trial);
+  REQUIRE(bench.outcome_of("x"));
+  REQUIRE(bench.outcome_of("x")->state == "interrupted");
+  bench.tell(coordinator_event::ExperimentResumed{"x", 0});
+  CHECK(bench.outcome_of("x")->state == "succeeded");
+  CHECK(bench.events("trial_resumed").empty());
+}
+
 TEST_CASE("experiment: what a trial reports after it was to take another one's state does not count") {
   PairBench bench;
   bench.compare(1);

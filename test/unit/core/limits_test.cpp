@@ -46,6 +46,29 @@ TEST_CASE("runs that nobody knows and a node says that it holds are forgotten wh
   CHECK(leftovers() == 0);
 }
 
+TEST_CASE("of a run on a lost node as many ranks are counted as may be there of any generation") {
+  Bench bench;
+  cluster::NodeState state;
+  state.node = "n";
+  state.incarnation = 1;
+  state.slots = 4;
+  state.is_new_link = true;
+  bench.from("n", state);
+  bench.submit("run", 9);  // It waits for room.
+  const auto counted = [&] { return bench.coordinator().state().nodes_.at("n").leftovers.at("run").workers; };
+  state.runs = {{"run", 1, 3, 1}};
+  bench.from("n", state);
+  CHECK(counted() == 3);
+  // Over one link, an order may be on its way to it.
+  state.is_new_link = false;
+  state.runs = {{"run", 1, 1, 1}};
+  bench.from("n", state);
+  CHECK(counted() == 3);
+  state.is_new_link = true;
+  bench.from("n", state);
+  CHECK(counted() == 1);
+}
+
 TEST_CASE("what a node may hold of runs is remembered up to a number; limit kNodeRunsMax") {
   core::CoordinatorState state;
   auto& before = state.nodes_["n"];

@@ -1,4 +1,5 @@
-// Agents that a coordinator does not take: each is told why, and few of their connections are kept for that.
+// Agents that a coordinator does not take: each is told why, and few of their connections are kept for that. And
+// orders for an agent whose place another one has taken.
 
 #include <algorithm>
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/coordinator/coordinator_shell.hpp"
+#include "store_world.hpp"
 
 using namespace sgd;
 using coordinator::CoordinatorShell;
@@ -17,6 +19,7 @@ namespace {
 struct Heard {
   net::CoordinatorLink::Handlers handlers;
   std::vector<std::string> refusals;
+  std::vector<cluster::DesiredRun> orders;
   bool is_open = true;
 };
 
@@ -28,6 +31,7 @@ class NotedLink : public net::CoordinatorLink {
   void start(Handlers handlers) override { heard_.handlers = std::move(handlers); }
   void send(cluster::ToAgent message) override {
     if (const auto* refused = std::get_if<cluster::AgentRefused>(&message)) heard_.refusals.push_back(refused->reason);
+    if (const auto* desired = std::get_if<cluster::DesiredRun>(&message)) heard_.orders.push_back(*desired);
   }
   void send(net::SharedMessage& message) override { send(message.message); }
 
@@ -81,4 +85,23 @@ TEST_CASE("refused agents: each is told why, and the newest of them are kept unt
   CHECK_FALSE(is_any_left());
   CHECK(heard.front().is_open);
   shell.stop();
+}
+
+TEST_CASE("an order that waited for the disk is not given to an agent that was started meanwhile") {
+  std::deque<Heard> heard(2);
+  test::World world(0);
+  world.restart();
+  world.submit("run", "", 1);
+  world.run_until([&world] { return world.accepted.size() == 1; });
+  const auto arrive = [&](std::size_t number) {
+    world.shell().add_agent("a", std::make_unique<NotedLink>(heard[number]));
+    heard[number].handlers.on_message(state_of(static_cast<Incarnation>(number + 1)));
+  };
+  arrive(0);  // It is to begin with the run, as soon as that is on the disk.
+  heard[0].handlers.on_closed("its agent has ended");
+  arrive(1);
+  world.run_until([&heard] { return !heard[1].orders.empty(); });
+  CHECK(heard[0].orders.empty());
+  CHECK(heard[1].orders.front().generation == 2);
+  world.kill();
 }
