@@ -124,7 +124,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void on_agent(TimePoint now, const NodeId& node, const cluster::FromAgent& message, CoordinatorCommands& out);
   void on_state(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);
   static Leftover leftover(const RunMachine& run, int workers);
-  static void note_leftover(Node& known, const RunId& run, Leftover left);
+  static void note_leftover(Node& lost, const RunMachine& run, int workers);
   static bool is_end_of(const Leftover& left, const cluster::Fact& fact, FactVerdict verdict);
   void note_leftovers(const NodeId& node, Node& known, const cluster::NodeState& state);
   void tell_again(TimePoint now, const NodeId& node, const cluster::NodeState& state, CoordinatorCommands& out);

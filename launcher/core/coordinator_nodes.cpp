@@ -137,14 +137,7 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
 }
 
 CoordinatorState::Leftover Coordinator::leftover(const RunMachine& run, int workers) {
-  return {run.definition().job.per_worker, workers, run.desired_generation(), run.desired_uid()};
-}
-
-/// Those of an older generation may be there still: an order to begin with a newer one may not have come.
-void Coordinator::note_leftover(Node& known, const RunId& run, Leftover left) {
-  Leftover& kept = known.leftovers[run];
-  left.workers = std::max(left.workers, kept.workers);
-  kept = std::move(left);
+  return {run.definition().job.per_worker, workers, run.desired_generation(), run.desired_uid(), false};
 }
 
 /// What it says of itself is what is there.
@@ -154,7 +147,7 @@ void Coordinator::note_leftovers(const NodeId& node, Node& known, const cluster:
     if (one.workers > 0) held.insert(one.run);
   // Of a run that is known, ranks may have been ordered that this state was said before; of another one, none.
   const auto is_gone = [&](const auto& left) {
-    return !held.contains(left.first) && (state.is_new_link || left.second.generation == 0);
+    return !held.contains(left.first) && (state.is_new_link || left.second.is_foreign);
   };
   if (std::erase_if(known.leftovers, is_gone) > 0) note_node_changed();
   for (const cluster::HeldRun& one : state.runs) {
@@ -162,7 +155,11 @@ void Coordinator::note_leftovers(const NodeId& node, Node& known, const cluster:
     const bool is_known = run != runs_.end();
     if (one.workers <= 0 || (is_known && run->second.slots_used(node) > 0)) continue;
     if (state.is_new_link || !is_known) known.leftovers.erase(one.run);
-    note_leftover(known, one.run, is_known ? leftover(run->second, one.workers) : Leftover{{}, one.workers, 0, 0});
+    const Leftover said =
+        is_known ? leftover(run->second, one.workers) : Leftover{{}, one.workers, one.generation, one.uid, true};
+    // Over one link, the end that is awaited is that of the order which they were given up with.
+    const auto [left, is_new] = known.leftovers.try_emplace(one.run, said);
+    if (!is_new) left->second.workers = std::max(left->second.workers, one.workers);
   }
   // It is its own room that is offered again.
   while (known.leftovers.size() > kNodeRunsMax) known.leftovers.erase(known.leftovers.begin());
@@ -242,6 +239,12 @@ void Coordinator::drop_look(const NodeId& id, Node& node) {
   node.look_at.reset();
 }
 
+/// Those of an older generation may be there still: an order to begin with a newer one may not have come.
+void Coordinator::note_leftover(Node& lost, const RunMachine& run, int workers) {
+  Leftover& left = lost.leftovers[run.definition().id];
+  left = leftover(run, std::max(workers, left.workers));
+}
+
 void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& reason, double silent_s,
                        CoordinatorCommands& out) {
   auto lost = nodes_.extract(node);
@@ -251,7 +254,7 @@ void Coordinator::lose(TimePoint now, const NodeId& node, const std::string& rea
     lost.mapped().suspect_until.reset();
     for (const auto& [id, run] : live_)
       if (const int workers = run->slots_used(node); workers > 0 && run->has_touched(node))  // Else nothing is there.
-        note_leftover(lost.mapped(), id, leftover(*run, workers));
+        note_leftover(lost.mapped(), *run, workers);
     lost.mapped().lost_at = now;
     lost_.insert_or_assign(node, lost.mapped());
   }

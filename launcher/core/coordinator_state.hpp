@@ -46,6 +46,7 @@ struct CoordinatorState {
     int workers = 0;
     Generation generation = 0;  ///< What its run wants since they were given up: an answer to this or to newer
     GenerationUid uid = 0;      ///< orders is of them, an older one may be of those before. 0: any answer is.
+    bool is_foreign = false;    ///< Nobody knows its run: what the node says that it holds is all.
   };
   struct Node {
     Incarnation incarnation = 0;

@@ -24,7 +24,8 @@ inline constexpr auto kMessage<core::CoordinatorState::Leftover> =
     message("", required("per_worker", &core::CoordinatorState::Leftover::per_worker),
             required("workers", &core::CoordinatorState::Leftover::workers),
             optional("generation", &core::CoordinatorState::Leftover::generation),
-            optional("uid", &core::CoordinatorState::Leftover::uid));
+            optional("uid", &core::CoordinatorState::Leftover::uid),
+            optional("is_foreign", &core::CoordinatorState::Leftover::is_foreign));
 template <>
 inline constexpr auto kMessage<core::CoordinatorState::Node> =
     message("", required("incarnation", &core::CoordinatorState::Node::incarnation),

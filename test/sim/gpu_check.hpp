@@ -25,6 +25,7 @@ class GpuCheck {
   void on_event(const RunState& run, const nlohmann::ordered_json& event);
   /// What is counted here is not what the coordinator counts any more.
   void forget() { has_forgotten_ = true; }
+  [[nodiscard]] bool has_forgotten() const { return has_forgotten_; }
   /// GPUs of a node that this run does without, but for those that processes of other runs have.
   [[nodiscard]] int left_out(std::map<RunId, RunState>& runs, const RunState& run, const Node& node) const;
 

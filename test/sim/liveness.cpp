@@ -64,6 +64,13 @@ bool Liveness::others_wait(const RunId& id) {
   return false;
 }
 
+/// Some of what is free may be for a run that leaves to begin again with more.
+bool Liveness::others_grow(const RunId& id) {
+  for (const auto& [other, run] : cluster_.runs())
+    if (other != id && !run.check.finished() && run.check.is_leaving()) return true;
+  return false;
+}
+
 /// A command of which no rank is done, and none is on a node that would not have it again.
 bool Liveness::may_grow_at_once(const RunState& run, int world_size) {
   const job::JobSpec& job = run.plan.definition.job;
@@ -104,7 +111,7 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
   if (shot->phase != core::RunPhase::kRunning)
     return fmt::format("is {} in generation {}: {}", core::name(shot->phase), shot->generation, shot->reason);
   if (!job.training) {
-    if (free > 0 && may_grow_at_once(run, shot->world_size) && !others_wait(id))
+    if (free > 0 && may_grow_at_once(run, shot->world_size) && !others_wait(id) && !others_grow(id))
       check_growth(id, run);
     else
       room_since_.erase(id);
@@ -116,6 +123,7 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
   if (shot->world_size >= job.num_workers || free <= 0 || others_wait(id)) {
     room_since_.erase(id);
   } else {
+    if (others_grow(id)) room_since_.erase(id);
     check_growth(id, run);
     return fmt::format("has {} of {} workers, and {} slots are free", shot->world_size, job.num_workers, free);
   }
@@ -129,6 +137,7 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
 /// Room for more ranks is used at the next boundary; that they are to leave there is told when the cooldown is over.
 void Liveness::check_growth(const RunId& id, const RunState& run) {
   const TimePoint now = world_.queue.now();
+  if (run.plan.definition.job.per_worker.gpus > 0 && cluster_.gpus().has_forgotten()) return;
   if (now < world_.begin + world_.plan.trouble + kHealing + world_.plan.settings.stable_after) return;
   const TimePoint since = room_since_.try_emplace(id, now).first->second;
   const Duration limit = run.plan.definition.job.recovery.cooldown + seconds(5) + Log::kCommitMost;

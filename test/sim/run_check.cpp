@@ -66,6 +66,8 @@ void RunCheck::begin_again(Generation past) {
   first_generation_ = past + 1;
   world_size_ = leaves_in_vain_ = 0;
   resized_at_.reset();
+  places_.clear();
+  wants_.clear();
   refusing_.clear();
   budget_.begin_again(first_generation_);
 }
@@ -81,6 +83,7 @@ void RunCheck::on_tail_lost(Generation generation, bool is_finished) {
   places_.clear();
   wants_.clear();
   std::erase_if(lost_, [&](const auto& lost) { return lost.second > generation; });
+  budget_.on_tail_lost();
 }
 
 /// What was is over, and told: ends that come later are nobody's any more.

@@ -69,6 +69,41 @@ TEST_CASE("of a run on a lost node as many ranks are counted as may be there of 
   CHECK(counted() == 1);
 }
 
+TEST_CASE("of a run that nobody knows, an answer to an older order does not free its slots") {
+  Bench bench;
+  cluster::NodeState state;
+  state.node = "n";
+  state.incarnation = 1;
+  state.slots = 4;
+  state.is_new_link = true;
+  state.runs = {{"run", 4, 2, 2, 9}};
+  bench.from("n", state);
+  CHECK(bench.row("n").used == 2);
+  bench.from("n", cluster::Fact{1, 1, "run", 4, cluster::Cleared{}, 5});
+  CHECK(bench.row("n").used == 2);
+  bench.from("n", cluster::Fact{1, 2, "run", 4, cluster::Cleared{}, 0});  // It is what was asked for now.
+  CHECK(bench.row("n").used == 0);
+}
+
+TEST_CASE("of a run that goes on elsewhere, the end on a node is the answer to what it was told when it was given up") {
+  Bench bench;
+  const auto say = [&bench](int slots) {
+    cluster::NodeState state;
+    state.node = "n";
+    state.incarnation = 1;
+    state.slots = slots;
+    state.runs = {{"run", 5, 2, 2, 7}};
+    bench.from("n", state);
+  };
+  bench.submit("run", 9);  // It waits for room.
+  bench.node("n", 4);
+  say(3);
+  const core::CoordinatorState::Leftover first = bench.coordinator().state().nodes_.at("n").leftovers.at("run");
+  bench.on(core::coordinator_event::StopRequested{"run", {core::StopRequest::Why::kCancelled, 0, true, {}}});
+  say(4);
+  CHECK(bench.coordinator().state().nodes_.at("n").leftovers.at("run").uid == first.uid);
+}
+
 TEST_CASE("what a node may hold of runs is remembered up to a number; limit kNodeRunsMax") {
   core::CoordinatorState state;
   auto& before = state.nodes_["n"];
