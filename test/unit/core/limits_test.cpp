@@ -13,6 +13,20 @@ using namespace std::chrono_literals;
 using Bench = core::CoordinatorBench;
 using Kind = core::NodeOrder::Kind;
 
+namespace {
+
+/// The first message over a link of node n, which has four slots and holds nothing.
+cluster::NodeState node_state() {
+  cluster::NodeState state;
+  state.node = "n";
+  state.incarnation = 1;
+  state.slots = 4;
+  state.is_new_link = true;
+  return state;
+}
+
+}  // namespace
+
 TEST_CASE("orders for one more name than can be remembered are refused in words; limit kConditionsMax") {
   Bench bench;
   bench.node("new", 1);
@@ -29,11 +43,7 @@ TEST_CASE("orders for one more name than can be remembered are refused in words;
 
 TEST_CASE("runs that nobody knows and a node says that it holds are forgotten when it does not say so any more") {
   Bench bench;
-  cluster::NodeState state;
-  state.node = "n";
-  state.incarnation = 1;
-  state.slots = 4;
-  state.is_new_link = true;
+  cluster::NodeState state = node_state();
   const auto leftovers = [&] { return bench.coordinator().state().nodes_.at("n").leftovers.size(); };
   for (int time = 0; time < 3; ++time) {  // Over one link, other names each time.
     state.runs = {{fmt::format("run-{}-a", time), 1, 1, 1}, {fmt::format("run-{}-b", time), 1, 1, 1}};
@@ -48,11 +58,7 @@ TEST_CASE("runs that nobody knows and a node says that it holds are forgotten wh
 
 TEST_CASE("of a run on a lost node as many ranks are counted as may be there of any generation") {
   Bench bench;
-  cluster::NodeState state;
-  state.node = "n";
-  state.incarnation = 1;
-  state.slots = 4;
-  state.is_new_link = true;
+  cluster::NodeState state = node_state();
   bench.from("n", state);
   bench.submit("run", 9);  // It waits for room.
   const auto counted = [&] { return bench.coordinator().state().nodes_.at("n").leftovers.at("run").workers; };
@@ -71,11 +77,7 @@ TEST_CASE("of a run on a lost node as many ranks are counted as may be there of 
 
 TEST_CASE("of a run that nobody knows, an answer to an older order does not free its slots") {
   Bench bench;
-  cluster::NodeState state;
-  state.node = "n";
-  state.incarnation = 1;
-  state.slots = 4;
-  state.is_new_link = true;
+  cluster::NodeState state = node_state();
   state.runs = {{"run", 4, 2, 2, 9}};
   bench.from("n", state);
   CHECK(bench.row("n").used == 2);
@@ -88,10 +90,9 @@ TEST_CASE("of a run that nobody knows, an answer to an older order does not free
 TEST_CASE("of a run that goes on elsewhere, the end on a node is the answer to what it was told when it was given up") {
   Bench bench;
   const auto say = [&bench](int slots) {
-    cluster::NodeState state;
-    state.node = "n";
-    state.incarnation = 1;
+    cluster::NodeState state = node_state();
     state.slots = slots;
+    state.is_new_link = false;
     state.runs = {{"run", 5, 2, 2, 7}};
     bench.from("n", state);
   };
