@@ -60,7 +60,11 @@ class RunCheck {
   void on_checkpoint_stored(const std::string& path);
   /// A generation that its coordinator has forgotten may come again.
   void on_process_start(Generation generation, Rank rank) { ends_.erase({generation, rank}); }
-  void on_process_end(const ProcessEnd& end) { ends_[{end.generation, end.rank}] = end; }
+  /// A number that was given a second time, after the store had lost its end, is another group's on another node.
+  void on_process_end(const NodeId& node, const ProcessEnd& end) {
+    if (!has_forgotten() || end.generation != generation_ || places_.contains(node))
+      ends_[{end.generation, end.rank}] = end;
+  }
   /// Its keeper on `node` died, or was ended unasked: nobody tells the ends of its ranks.
   void on_keeper_lost(const NodeId& node) { keepers_lost_.emplace(node, generation_); }
   /// The keeper has refused to start it.

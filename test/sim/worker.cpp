@@ -189,7 +189,7 @@ void Worker::end(int exit_code, int signal, bool is_order) {
   if (!alive_) return;
   alive_ = false;
   std::erase(run_.alive, this);
-  run_.check.on_process_end({generation(), rank(), exit_code, signal, is_order});
+  run_.check.on_process_end(node().id(), {generation(), rank(), exit_code, signal, is_order});
   if (connection_ != 0) {
     to_agent_.send(core::agent_event::LinkClosed{connection_},
                    world_.chance.between(microseconds(20), milliseconds(3)));
