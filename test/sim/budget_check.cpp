@@ -16,13 +16,8 @@ bool is_of_node(const std::string& kind) {
 
 }  // namespace
 
-bool BudgetCheck::is_over_limit() const {
-  const std::int64_t allowed = job_.recovery.max_failures;
-  return !has_forgotten_ && allowed != job::kUnlimited && failures_ > allowed;
-}
-
 void BudgetCheck::on_start(Generation generation, int world_size) {
-  if (is_over_limit())
+  if (job_.recovery.max_failures != job::kUnlimited && failures_ > job_.recovery.max_failures)
     violated("{}: a start after {} failures, {} are allowed", job_.name, failures_, job_.recovery.max_failures);
   is_uncounted_ = false;
   generation_ = generation;
@@ -88,7 +83,7 @@ void BudgetCheck::on_restart(const std::string& kind, bool counts, bool is_first
   }
   if (is_of_node(kind)) return;
   ++failures_;
-  if (is_over_limit())
+  if (job_.recovery.max_failures != job::kUnlimited && failures_ > job_.recovery.max_failures)
     violated("{}: a restart after {} failures, {} are allowed", job_.name, failures_, job_.recovery.max_failures);
 }
 
@@ -101,8 +96,7 @@ void BudgetCheck::on_refusal(const std::string& kind, bool counts, bool is_first
   }
   const std::int64_t allowed = job_.recovery.max_failures;
   const bool used_up = allowed != job::kUnlimited && failures_ + 1 > allowed;
-  const bool is_known = !has_forgotten_ && !used_up && same_rank_ < kCrashesInPlace;
-  if (is_of_node(kind) || is_known)
+  if (is_of_node(kind) || (!used_up && same_rank_ < kCrashesInPlace))
     violated("{}: no restart after {} ({} failures before, {} allowed)", job_.name, kind, failures_, allowed);
 }
 

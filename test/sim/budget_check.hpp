@@ -25,8 +25,6 @@ class BudgetCheck {
     last_rank_ = -1;
   }
   void on_start(Generation generation, int world_size);
-  /// The store knows less of its failures than was told: they are not judged by their number any more.
-  void on_tail_lost() { has_forgotten_ = true; }
   /// `is_final`: whoever is blamed has ended with an error of the user.
   void on_event(const nlohmann::ordered_json& event, bool is_final);
 
@@ -38,11 +36,9 @@ class BudgetCheck {
   void on_restart(const std::string& kind, bool counts, bool is_first, bool is_final);
   void on_refusal(const std::string& kind, bool counts, bool is_first);
   void use_attempt();
-  [[nodiscard]] bool is_over_limit() const;
 
   const job::JobSpec& job_;
   Generation first_ = 1;
-  bool has_forgotten_ = false;
   bool live_ = false;
   bool was_started_ = false;
   Generation generation_ = 0;

@@ -83,7 +83,6 @@ void RunCheck::on_tail_lost(Generation generation, bool is_finished) {
   places_.clear();
   wants_.clear();
   std::erase_if(lost_, [&](const auto& lost) { return lost.second > generation; });
-  budget_.on_tail_lost();
 }
 
 /// What was is over, and told: ends that come later are nobody's any more.
@@ -115,7 +114,7 @@ void RunCheck::start(const cluster::DesiredRun& desired) {
   places_.clear();
   wants_.clear();
   check_resume(desired);
-  budget_.on_start(generation_, size);
+  if (!has_forgotten()) budget_.on_start(generation_, size);  // Nor is it told what has failed since.
 }
 
 void RunCheck::check_resume(const cluster::DesiredRun& desired) const {
