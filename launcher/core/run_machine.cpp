@@ -90,7 +90,8 @@ void RunMachine::on_view(TimePoint now, const NodeId& node, const NodeView& view
   const bool waits = phase_ == RunPhase::kRecovering || phase_ == RunPhase::kWaiting;
   if (waits && !record.lost && view.is_leaving && !was_leaving) send_desired(node, record, cluster::Want::kClear, out);
   consider_leaving(out);
-  if (is_live()) decide(now, out);  // A link may have closed behind which missed ranks are.
+  // A link may have closed behind which missed ranks are.
+  if (is_live() || phase_ == RunPhase::kRecovering) decide(now, out);
 }
 
 Demand RunMachine::demand() const {
@@ -347,11 +348,11 @@ Result<std::vector<SendToAgent>> RunMachine::signal_orders(int signal) const {
 
 /// After every fact and tick: is something decided, and is everything gone?
 void RunMachine::decide(TimePoint now, CoordinatorCommands& out) {
+  note_peer_loss(now, out);
   if (is_live()) {
     check_early_exit(now);
     check_reports(now);
     check_start(now);
-    note_peer_loss(now, out);
     if (stop_ && (all_exited() || all_cleared())) {
       begin_clearing(now, out);
     } else if (!stop_ && decided(now)) {

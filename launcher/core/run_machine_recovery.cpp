@@ -236,12 +236,14 @@ void RunMachine::lose_node(TimePoint now, const NodeId& node, const std::string&
   add_failure(now, node_failure(node, reason, silent_s));
 }
 
-/// Survivors miss a peer, and a node's link is closed: that node is gone, and nobody waits for its silence.
+/// Survivors miss a peer, and a node's link is closed: that node is gone, and nobody waits for its silence. The link
+/// may be seen to close when the run recovers already from what the survivors said.
 void RunMachine::note_peer_loss(TimePoint now, CoordinatorCommands& out) {
+  if (!is_live() && phase_ != RunPhase::kRecovering) return;
   if (!causes_.cause() || !causes_.cause()->misses_peer()) return;
   for (const auto& [node, record] : nodes_) {
     const auto view = views_.find(node);
-    if (record.lost || view == views_.end() || !view->second.is_closed || !is_missed(node)) continue;
+    if (record.lost || record.cleared || view == views_.end() || !view->second.is_closed || !is_missed(node)) continue;
     return lose_node(now, node, "its link is closed, and its ranks are missed by their peers", 0, out);
   }
 }

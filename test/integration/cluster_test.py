@@ -391,7 +391,8 @@ class KilledNodeTest(ClusterCase):
         down = self.cluster.wait_for_event(run, "resized")
         stepped = self.cluster.wait_for_event(run, "first_step", 2)
         print(f"killed node: first step after {stepped['time'] - began:.2f} s", file=sys.stderr)
-        self.assertLess(stepped["time"] - began, self.node_timeout_s, "nobody waits for a node whose ranks are known to be gone")
+        self.assertLess(stepped["time"] - began, self.node_timeout_s,
+                        f"nobody waits for a node whose ranks are known to be gone: {self.cluster.lines(run)[-12:]}")
         self.cluster.start_agent("n2")
         up = self.cluster.wait_for_event(run, "resized", 2)
         self.assertEqual((down["from"], down["to"], up["from"], up["to"]), (4, 2, 2, 4))
