@@ -54,7 +54,7 @@ EVENTS = {
     "search_ended": "the program that draws settings has ended after it had given all trials, and how",
     "search_failed": "the program that draws settings failed",
     "straggler": "a worker holds up the others",
-    "trial_cloned": "a trial goes on from another one's checkpoint",
+    "trial_cloned": "a trial goes on from another one's checkpoint, or as it was where there was none",
     "trial_decided": "a scheduler stopped, paused or changed a trial, and why",
     "trial_ended": "a trial has ended, and how",
     "trial_paused": "a trial waits, and may go on later",

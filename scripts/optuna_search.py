@@ -63,7 +63,15 @@ class Search:
         self.trials[number] = trial
         return self.values(trial)
 
-    def end(self, trial, outcome, value):
+    def report(self, number, iteration, value):
+        if number in self.trials and value is not None:
+            self.trials[number].report(value, iteration)
+
+    def end(self, number, outcome, value):
+        """What is said of a trial after its end is left out: Optuna takes nothing more of one that has finished."""
+        trial = self.trials.pop(number, None)
+        if trial is None:
+            return
         states = {"completed": "COMPLETE", "stopped": "PRUNED"}
         state = optuna.trial.TrialState[states.get(outcome, "FAIL")]
         if value is None and state == optuna.trial.TrialState.COMPLETE:
@@ -87,10 +95,10 @@ def main():
                 values = search.ask(number, given.get(str(number)))
                 if str(number) not in given:
                     print(json.dumps({"type": "trial", "trial": number, "parameters": values}), flush=True)
-        elif message["type"] == "report" and message["value"] is not None:
-            search.trials[message["trial"]].report(message["value"], message["iteration"])
+        elif message["type"] == "report":
+            search.report(message["trial"], message["iteration"], message["value"])
         elif message["type"] == "end":
-            search.end(search.trials[message["trial"]], message["outcome"], message["value"])
+            search.end(message["trial"], message["outcome"], message["value"])
         elif message["type"] == "bye":
             return
 

@@ -335,10 +335,7 @@ void AgentDaemon::on_signal(int signal) {
   (void)notify_.stopping("leaving: runs save and go on elsewhere");
   notify_.extend_timeout(kLeaveLimit);
   shell_->leave();
-  leave_timer_.expires_after(kLeaveLimit);
-  leave_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) io_.stop();
-  });
+  leave_timer_.after(kLeaveLimit, [this] { io_.stop(); });
   end_if_idle();
 }
 
@@ -347,10 +344,7 @@ void AgentDaemon::on_signal(int signal) {
 void AgentDaemon::end_if_idle() {
   if (!shell_->is_idle()) return;
   if (!shell_->is_sending()) return io_.stop();
-  look_timer_.expires_after(kLookAgain);
-  look_timer_.async_wait([this](const boost::system::error_code& ended) {
-    if (!ended) end_if_idle();
-  });
+  look_timer_.after(kLookAgain, [this] { end_if_idle(); });
 }
 
 void AgentDaemon::log(const std::string& line, process::LogLevel level) {

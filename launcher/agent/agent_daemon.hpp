@@ -19,7 +19,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/agent/agent_shell.hpp"
 #include "launcher/agent/output_relay.hpp"
@@ -27,6 +26,7 @@
 #include "launcher/net/connection.hpp"
 #include "launcher/net/dialer.hpp"
 #include "launcher/net/enrolment.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/process/daemon_log.hpp"
 #include "launcher/process/input_end.hpp"
 #include "launcher/process/runtime_dir.hpp"
@@ -106,8 +106,8 @@ class AgentDaemon {
   std::unique_ptr<OutputRelay> relay_;  ///< Null: nobody looks on.
   boost::asio::signal_set signals_;
   std::optional<process::InputEnd> input_;
-  boost::asio::steady_timer leave_timer_;
-  boost::asio::steady_timer look_timer_;
+  net::Timer leave_timer_;
+  net::Timer look_timer_;
   int slots_ = 0;
   std::string last_lost_;     ///< Said once as long as it stays the same,
   std::string last_address_;  ///< and so is this.

@@ -370,16 +370,13 @@ bool AgentShell::wait_for_room(const RunId& run, const std::optional<process::Ac
   const TimePoint now = process::monotonic_now();
   auto& waiting = no_room_[run];
   if (!waiting.timer) {
+    waiting.timer = std::make_unique<net::Timer>(io_);
     waiting.until = now + kRoomLimit;
     observer_.on_warning(fmt::format("run {}: its keeper waits to be started, at most {}: {}", run,
                                      format_duration(kRoomLimit), lacking.message));
   }
   if (now >= waiting.until) return false;
-  waiting.timer = std::make_shared<boost::asio::steady_timer>(io_, kRoomAgain);
-  waiting.timer->async_wait(
-      [this, run, account, asked = std::weak_ptr(waiting.timer)](const boost::system::error_code& error) {
-        if (!error && !asked.expired()) start_own_keeper(run, account);
-      });
+  waiting.timer->after(kRoomAgain, [this, run, account] { start_own_keeper(run, account); });
   return true;
 }
 

@@ -19,7 +19,6 @@
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/base/result.hpp"
 #include "launcher/agent/agent_journal.hpp"
@@ -31,6 +30,7 @@
 #include "launcher/agent/worker_server.hpp"
 #include "launcher/core/agent.hpp"
 #include "launcher/net/agent_link.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/net/wakeup_timer.hpp"
 
 namespace sgd::agent {
@@ -169,7 +169,7 @@ class AgentShell {
   /// For another process or descriptor.
   struct NoRoom {
     TimePoint until{};
-    std::shared_ptr<boost::asio::steady_timer> timer = {};
+    std::unique_ptr<net::Timer> timer = {};
   };
   std::map<RunId, NoRoom> no_room_;          ///< Whose keepers could not be started yet.
   std::set<RunId> bringing_;                 ///< Whose keepers wait for the files that their jobs bring.

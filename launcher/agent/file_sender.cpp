@@ -76,9 +76,7 @@ void FileSender::look(const RunId& run) {
 
 void FileSender::look_soon() {
   if (std::exchange(is_gathering_, true)) return;
-  gather_timer_.expires_after(times_.gather);
-  gather_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
-    if (error || alive.expired()) return;
+  gather_timer_.after(times_.gather, [this] {
     is_gathering_ = false;
     for (auto& [run, entry] : runs_) look_at(run, entry);
   });
@@ -86,9 +84,7 @@ void FileSender::look_soon() {
 
 void FileSender::sweep() {
   for (auto& [run, entry] : runs_) look_at(run, entry);
-  sweep_timer_.expires_after(times_.sweep);
-  sweep_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
-    if (error || alive.expired()) return;
+  sweep_timer_.after(times_.sweep, [this] {
     for (auto& [run, entry] : runs_) entry.has_news = true;
     sweep();
   });
@@ -243,10 +239,8 @@ void FileSender::retry_later(const std::string& reason) {
   if (std::exchange(is_paused_, true)) return;
   handlers_.on_warning(
       fmt::format("files wait for the coordinator: {}; tried again in {}", reason, format_duration(retry_)));
-  retry_timer_.expires_after(retry_);
   retry_ = std::min(2 * retry_, times_.retry_max);
-  retry_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
-    if (error || alive.expired()) return;
+  retry_timer_.after(retry_, [this] {
     is_paused_ = false;
     for (auto& [run, entry] : runs_) entry.has_news = true;
     look_soon();

@@ -23,10 +23,10 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/base/time.hpp"
 #include "launcher/agent/file_link.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/storage/file_thread.hpp"
 #include "launcher/storage/run_files.hpp"
 
@@ -182,12 +182,10 @@ class FileSender {
   bool is_paused_ = false;
   bool is_gathering_ = false;
   Duration retry_;
-  boost::asio::steady_timer gather_timer_;
-  boost::asio::steady_timer sweep_timer_;
-  boost::asio::steady_timer retry_timer_;
-  boost::asio::steady_timer rest_timer_;
-  std::shared_ptr<bool> alive_ =
-      std::make_shared<bool>(true);  ///< A timer that has expired cannot be cancelled any more.
+  net::Timer gather_timer_;
+  net::Timer sweep_timer_;
+  net::Timer retry_timer_;
+  net::Timer rest_timer_;
 };
 
 }  // namespace sgd::agent

@@ -169,9 +169,7 @@ void FileSender::wake_from_rest() {
   for (const auto& [run, entry] : runs_)
     if (entry.rests_until > now) next = std::min(next.value_or(entry.rests_until), entry.rests_until);
   if (!next) return;
-  rest_timer_.expires_at(*next);
-  rest_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
-    if (error || alive.expired()) return;
+  rest_timer_.at(*next, [this] {
     choose_checkpoint();
     pump();
     wake_from_rest();

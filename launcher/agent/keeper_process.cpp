@@ -141,10 +141,7 @@ void KeeperProcess::connect(process::UniqueFd socket) {
   if (!reattach_) return;
   stream_->send(keeper::encode(keeper::ToKeeper(keeper::Attach{received_})));
   told_received_ = received_;
-  limit_.expires_after(attach_limit);
-  limit_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
-    if (error || alive.expired()) return;
-    // One that has expired cannot be cancelled any more: where this process stood still, the answer was read just now.
+  limit_.after(attach_limit, [this] {
     if (!is_attached_) stream_->close("it does not answer");
   });
 }
@@ -163,9 +160,8 @@ void KeeperProcess::send(const keeper::ToKeeper& message) {
 /// Once more for a moment: where this process stood still itself, the answer may be in the socket.
 void KeeperProcess::expect_done(Duration limit, bool is_last) {
   constexpr Duration kOnceMore = std::chrono::seconds(1);
-  clear_timer_.expires_after(limit);
-  clear_timer_.async_wait([this, is_last, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
-    if (error || alive.expired() || !awaits_done_) return;
+  clear_timer_.after(limit, [this, is_last] {
+    if (!awaits_done_) return;
     if (is_last)
       kill();
     else
@@ -283,15 +279,12 @@ void KeeperProcess::on_stream_closed(std::string reason) {
 /// A keeper that would wait for another agent while this one is here is of no use to anybody.
 void KeeperProcess::wait_for_end() {
   if (reattach_) {
-    limit_.expires_after(kEndLimit);
-    // A timer that has expired cannot be cancelled any more: it must not reach a keeper that is gone.
-    limit_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
-      if (!error && !alive.expired()) kill();
-    });
+    limit_.after(kEndLimit, [this] { kill(); });
   }
-  pidfd_.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
-    if (!error) reap();
-  });
+  pidfd_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                    [this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
+                      if (!error && !alive.expired()) reap();
+                    });
 }
 
 void KeeperProcess::reap() {

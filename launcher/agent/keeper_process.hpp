@@ -21,7 +21,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/base/ids.hpp"
 #include "common/base/result.hpp"
@@ -32,6 +31,7 @@
 #include "launcher/agent/agent_shell_state.hpp"
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/agent/spare_request.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/process/account.hpp"
 #include "launcher/process/kept_stderr.hpp"
 #include "launcher/process/unique_fd.hpp"
@@ -133,8 +133,8 @@ class KeeperProcess {
   boost::asio::io_context& io_;
   std::shared_ptr<LocalStream> stream_;
   boost::asio::posix::stream_descriptor pidfd_;
-  boost::asio::steady_timer limit_;  ///< With ReattachOptions: of the attaching, then of the end.
-  boost::asio::steady_timer clear_timer_;
+  net::Timer limit_;  ///< With ReattachOptions: of the attaching, then of the end.
+  net::Timer clear_timer_;
   bool awaits_done_ = false;  ///< It is to end all ranks, or itself.
   bool is_closing_ = false;   ///< Itself.
   FrameReader reader_;

@@ -388,10 +388,7 @@ void Spool::scan_folders(ScanReason why) {
       scan_folder(name, why);
   }
   remove_old_trees();
-  revisit_timer_.expires_after(setup_.revisit);
-  revisit_timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& ended) {
-    if (!ended && !alive.expired()) scan_folders(ScanReason::kTimer);
-  });
+  revisit_timer_.after(setup_.revisit, [this] { scan_folders(ScanReason::kTimer); });
 }
 
 /// There may be no other copy of what was refused. So its time is counted in visits of the timer: a clock that is set,

@@ -21,13 +21,13 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/messages/cluster.hpp"
 #include "common/messages/keeper.hpp"
 #include "launcher/agent/file_fetcher.hpp"
 #include "launcher/agent/file_link.hpp"
 #include "launcher/agent/file_sender.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/shipping/file_store.hpp"
 #include "launcher/storage/file_owner.hpp"
 #include "launcher/storage/file_thread.hpp"
@@ -128,9 +128,7 @@ class Spool {
   std::map<RunId, std::string> remotes_;  ///< Run directories of the coordinator; facts may be told long after.
   std::deque<RunId> remembered_;          ///< Of remotes_, the oldest first.
   std::uint32_t folders_made_ = 0;
-  boost::asio::steady_timer revisit_timer_;
-  std::shared_ptr<bool> alive_ =
-      std::make_shared<bool>(true);  ///< A timer that has expired cannot be cancelled any more.
+  net::Timer revisit_timer_;
   FileLink link_;
   storage::FileThread sending_;
   storage::FileThread fetching_;

@@ -33,10 +33,7 @@ void StrayClearing::start() {
 }
 
 void StrayClearing::arm(Duration wait) {
-  timer_.expires_after(wait);
-  timer_.async_wait([this, alive = std::weak_ptr(alive_)](const boost::system::error_code& error) {
-    if (!error && !alive.expired()) pass();
-  });
+  timer_.after(wait, [this] { pass(); });
 }
 
 void StrayClearing::pass() {

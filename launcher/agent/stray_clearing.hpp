@@ -12,9 +12,9 @@
 #include <string>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/agent/keeper_process.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/process/cgroup_leaf.hpp"
 #include "launcher/process/process_tree.hpp"
 #include "launcher/process/strays.hpp"
@@ -56,12 +56,11 @@ class StrayClearing {
 
   DeadKeeper dead_;
   Handlers handlers_;
-  boost::asio::steady_timer timer_;
+  net::Timer timer_;
   process::TreeKiller orphans_;
   process::StrayKiller strays_;
   int empty_passes_ = 0;
   TimePoint deadline_{};
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< For a timer that has expired already.
 };
 
 }  // namespace sgd::agent

@@ -55,13 +55,8 @@ void WorkerServer::add(const RunId& run, uid_t user, process::UniqueFd socket) {
   connection.peer_pid = peer.value().pid;
   connection.run = run;
   connection.stream = std::make_shared<LocalStream>(io_, std::move(socket));
-  connection.hello_timer = std::make_unique<boost::asio::steady_timer>(io_, hello_deadline);
-  connection.hello_timer->async_wait([this, id](const boost::system::error_code& error) {
-    if (error) return;
-    // One that has expired cannot be cancelled any more: where this process stood still, the hello was taken just now.
-    const auto place = connections_.find(id);
-    if (place != connections_.end() && !place->second.greeted) drop(id, "no hello in time");
-  });
+  connection.hello_timer = std::make_unique<net::Timer>(io_);
+  connection.hello_timer->after(hello_deadline, [this, id] { drop(id, "no hello in time"); });
   connection.stream->start(
       [this, number = connection.number](std::string_view bytes, std::vector<process::UniqueFd> descriptors) {
         if (descriptors.empty()) return on_bytes(number, bytes);
@@ -103,9 +98,9 @@ void WorkerServer::rest(Connection& connection, Duration duration) {
   if (!connection.stream || connection.rest) return;
   connection.stream->pause();
   if (connection.stream->has_peer_left()) duration = Duration::zero();
-  connection.rest = std::make_unique<boost::asio::steady_timer>(io_, duration);
-  connection.rest->async_wait([this, number = connection.number](const boost::system::error_code& error) {
-    const auto resting = error ? connections_.end() : connections_.find(*number);
+  connection.rest = std::make_unique<net::Timer>(io_);
+  connection.rest->after(duration, [this, number = connection.number] {
+    const auto resting = connections_.find(*number);
     if (resting == connections_.end()) return;
     resting->second.rest.reset();
     go_on(number);

@@ -18,7 +18,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/base/result.hpp"
 #include "common/base/time.hpp"
@@ -27,6 +26,7 @@
 #include "launcher/agent/agent_shell_state.hpp"
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/core/agent_io.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/net/work_meter.hpp"
 #include "launcher/process/accept_loop.hpp"
 #include "launcher/process/unix_socket.hpp"
@@ -89,11 +89,11 @@ class WorkerServer {
     std::string partial;                         ///< Bytes after the last newline.
     bool is_dropped = false;                     ///< Its end is on its way, and nothing more of it is taken.
     bool is_paused = false;
-    std::unique_ptr<boost::asio::steady_timer> rest;  ///< While it is not read, for its turn or its share.
-    std::string untaken;                              ///< While it is paused or rests: at most what one read takes.
+    std::unique_ptr<net::Timer> rest;  ///< While it is not read, for its turn or its share.
+    std::string untaken;               ///< While it is paused or rests: at most what one read takes.
     int peer_pid = 0;
     bool greeted = false;  ///< Its hello has come.
-    std::unique_ptr<boost::asio::steady_timer> hello_timer;
+    std::unique_ptr<net::Timer> hello_timer;
     bool returns = false;  ///< It comes back.
     std::string token;
     RunId run;  ///< Whose socket it came to.
@@ -125,7 +125,7 @@ class WorkerServer {
   boost::asio::io_context& io_;
   Handlers handlers_;
   std::map<RunId, RunListener> listeners_;
-  boost::asio::steady_timer wait_timer_;
+  net::Timer wait_timer_;
   std::map<core::ConnectionId, Connection> connections_;
   core::ConnectionId next_ = 1;
 };

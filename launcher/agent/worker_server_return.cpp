@@ -58,9 +58,7 @@ void WorkerServer::await_return(Duration wait) {
     connection.process = std::make_unique<boost::asio::posix::stream_descriptor>(io_, process.value().release());
     watch_process(id, connection);
   }
-  wait_timer_.expires_after(wait);
-  wait_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
+  wait_timer_.after(wait, [this] {
     for (const auto& [id, connection] : connections_)
       if (!connection.stream) close_soon(id);
   });

@@ -43,10 +43,7 @@ void FileUpload::begin_later(const Json& answer) {
     return fail(fmt::format("the coordinator has taken no file for {} questions in a row: {}", kBusyMax,
                             read_or(answer, "error", "it is busy")),
                 false);
-  again_.expires_after(rest_);
-  again_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) begin();
-  });
+  again_.after(rest_, [this] { begin(); });
 }
 
 bool FileUpload::on(const Json& message) {

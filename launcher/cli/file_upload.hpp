@@ -10,10 +10,10 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/base/time.hpp"
 #include "common/json/nlohmann.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/shipping/found_files.hpp"
 
 namespace sgd::cli {
@@ -67,7 +67,7 @@ class FileUpload {
 
   shipping::FoundFiles files_;
   Handlers handlers_;
-  boost::asio::steady_timer again_;
+  net::Timer again_;
   std::map<std::string, std::int64_t> sizes_;  ///< By hash.
   std::vector<Missing> missing_;
   std::size_t next_ = 0;  ///< Of missing_: what is sent now.

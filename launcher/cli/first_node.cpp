@@ -15,14 +15,33 @@ namespace {
 
 constexpr Duration kLingerLimit = std::chrono::seconds(5);
 
-std::set<std::string> connected(const nlohmann::ordered_json& answer) {
-  std::set<std::string> names;
+/// With their slots.
+std::map<std::string, int> connected(const nlohmann::ordered_json& answer) {
+  std::map<std::string, int> nodes;
   for (const auto& node : member(answer, "nodes"))
-    if (read_or(node, "state", "") == "connected") names.insert(read_or(node, "node", ""));
-  return names;
+    if (read_or(node, "state", "") == "connected") nodes[read_or(node, "node", "")] = read_or(node, "slots", 0);
+  return nodes;
 }
 
 }  // namespace
+
+std::string uneven_nodes(const std::map<std::string, int>& slots, int here, bool is_elastic) {
+  constexpr std::size_t kNamesBytes = 200;
+  std::string others;
+  for (const auto& [node, count] : slots)
+    if (count > here || (count < here && !is_elastic)) {
+      if (others.size() > kNamesBytes) {
+        others += ", ...";
+        break;
+      }
+      others += fmt::format("{}{} has {}", others.empty() ? "" : ", ", node, count);
+    }
+  if (others.empty()) return {};
+  return fmt::format(
+      "the launchers were given different numbers of workers: this node has {}, {}. Give all of them the "
+      "same --nproc-per-node (-n)",
+      here, others);
+}
 
 FirstNode::Gathered FirstNode::end(int exit_code) {
   exit_code_ = exit_code;
@@ -56,9 +75,11 @@ bool FirstNode::gives_way(const std::string& why) const {
 std::optional<FirstNode::Gathered> FirstNode::look_for_nodes(ClusterLine& line) {
   const rendezvous::NodesPlan& plan = launcher_.plan();
   const auto answer = line.ask({{"request", "nodes"}}, NodeLauncher::kDialLimit);
-  const std::set<std::string> there = answer ? connected(answer.value()) : std::set<std::string>();
+  const std::map<std::string, int> there = answer ? connected(answer.value()) : std::map<std::string, int>();
   const int count = static_cast<int>(there.size());
   if (there.contains(launcher_.node())) launcher_.children().settled();
+  if (const std::string why = uneven_nodes(there, launcher_.workers_here(), plan.least < plan.most); !why.empty())
+    return end(refuse(exit_code::kUsage, why));
   if (count >= plan.most) return Gathered::kEnough;
   const TimePoint now = process::monotonic_now();
   if (count >= plan.least) {
@@ -72,21 +93,24 @@ std::optional<FirstNode::Gathered> FirstNode::look_for_nodes(ClusterLine& line) 
   last_call_.reset();
   const Duration waited = launcher_.waited();
   if (waited < NodeLauncher::kQuiet) return std::nullopt;  // They are on their way.
+  const std::string unreached = answer ? ""
+                                       : fmt::format("; node 0 does not reach it itself ({}): is this machine {}?",
+                                                     answer.error().message, plan.head.host);
   if (waited >= plan.join_limit)
     return end(refuse(exit_code::kNotPlaced,
-                      fmt::format("{} of {} nodes came to {} within {}{}", count, plan.least, to_text(plan.head),
-                                  format_duration(plan.join_limit), missing(there))));
+                      fmt::format("{} of {} nodes came to {} within {}{}{}", count, plan.least, to_text(plan.head),
+                                  format_duration(plan.join_limit), missing(there), unreached)));
   launcher_.print_waiting(fmt::format("{} of {} nodes are at {}, waiting for {} more{}", count, plan.least,
                                       to_text(plan.head), plan.least - count, missing(there)),
-                          launcher_.so_far() + refused_twin());
+                          launcher_.so_far() + unreached + refused_twin());
   return std::nullopt;
 }
 
-std::string FirstNode::missing(const std::set<std::string>& there) const {
+std::string FirstNode::missing(const std::map<std::string, int>& there) const {
   const rendezvous::NodesPlan& plan = launcher_.plan();
   std::string names;
   for (int rank = 0; plan.rank && rank < plan.most && names.size() < 200; ++rank)
-    if (!there.contains(rendezvous::node_name(rank, rank == 0, "", 0)))
+    if (!there.contains(rendezvous::node_name(rank, rank == 0, "", 0, 0)))
       names += fmt::format("{}{}", names.empty() ? ": node " : ", ", rank);
   return names;
 }
@@ -104,7 +128,7 @@ void FirstNode::linger() {
   while (process::monotonic_now() < deadline) {
     if (const auto signal = line.take_signal(); signal && !is_user_signal(*signal)) return;
     const auto answer = line.ask({{"request", "nodes"}}, NodeLauncher::kDialLimit);
-    std::set<std::string> there = answer ? connected(answer.value()) : std::set<std::string>();
+    std::map<std::string, int> there = answer ? connected(answer.value()) : std::map<std::string, int>();
     there.erase(launcher_.node());
     if (answer.ok() && there.empty()) return;
     line.wait(NodeLauncher::kLook);

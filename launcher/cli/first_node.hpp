@@ -5,13 +5,17 @@
 //   coordinator starts -- listens --> nodes connect -- enough, or all --> the run -- ended --> the others leave
 //                     └- its port is taken, and nobody has said who is first: this is another one
 
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "launcher/cli/node_launcher.hpp"
 
 namespace sgd::cli {
+
+/// Why a run with `here` workers on each node is not what the launchers were asked for: `slots` of the nodes, by name.
+/// Fewer are no harm where the run begins with what there is. Empty: it is.
+[[nodiscard]] std::string uneven_nodes(const std::map<std::string, int>& slots, int here, bool is_elastic);
 
 class FirstNode {
  public:
@@ -29,7 +33,7 @@ class FirstNode {
   [[nodiscard]] Gathered end(int exit_code);
   [[nodiscard]] bool gives_way(const std::string& why) const;
   [[nodiscard]] std::optional<Gathered> look_for_nodes(ClusterLine& line);
-  [[nodiscard]] std::string missing(const std::set<std::string>& there) const;
+  [[nodiscard]] std::string missing(const std::map<std::string, int>& there) const;
   [[nodiscard]] std::string refused_twin();
 
   NodeLauncher& launcher_;

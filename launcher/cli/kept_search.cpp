@@ -42,8 +42,7 @@ void KeptSearch::note(const Json& event) {
   if (what == "run_finished" || what == "search_failed" || what == "search_ended") is_over_ = true;
   if (what == "trial_started") said_.erase(read_or(event, "trial", tune::TrialId{-1}));
   if (what == "experiment_resumed") is_over_ = false;
-  if (what == "trials_wanted" || what == "trial_started" || what == "trial_report" || what == "trial_ended")
-    past_.push_back(dump_text(event));
+  if (SearchScript::is_about(event)) past_.push_back(dump_text(event));
 }
 
 Status KeptSearch::begin() {

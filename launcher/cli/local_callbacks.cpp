@@ -76,9 +76,8 @@ void LocalCallbacks::end(bool succeeded, std::function<void()> done) {
 }
 
 void LocalCallbacks::print_waiting() {
-  patience_.expires_after(kSilence);
-  patience_.async_wait([this](const boost::system::error_code& error) {
-    if (!error && done_)
+  patience_.after(kSilence, [this] {
+    if (done_)
       console_.narrate(fmt::format("sgd-launch: the run has ended; waiting for {}, at most their timeout",
                                    programs_.empty() ? "what checkpoint.after_save runs" : "programs of callbacks"),
                        true);

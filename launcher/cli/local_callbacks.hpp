@@ -9,13 +9,13 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/callbacks/after_save.hpp"
 #include "launcher/callbacks/exec_process.hpp"
 #include "launcher/callbacks/run_callbacks.hpp"
 #include "launcher/cli/console.hpp"
 #include "launcher/cli/report_printer.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/storage/file_thread.hpp"
 
 namespace sgd::cli {
@@ -57,7 +57,7 @@ class LocalCallbacks {
   std::optional<callbacks::RunCallbacks> files_;
   std::vector<std::unique_ptr<callbacks::ExecProcess>> programs_;
   std::optional<callbacks::AfterSave> after_save_;
-  boost::asio::steady_timer patience_;
+  net::Timer patience_;
   std::size_t unfinished_ = 0;
   std::function<void()> done_;
 };

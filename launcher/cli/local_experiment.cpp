@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/json_lines.hpp"
 #include "launcher/cli/local_node.hpp"
@@ -44,7 +45,10 @@ LocalExperiment::LocalExperiment(const RunOptions& options, core::RunDefinition 
       signals_(io_),
       status_timer_(io_),
       end_timer_(io_),
-      timeout_(io_) {
+      timeout_(io_),
+      stop_watch_(io_, StopWatch::Handlers{
+                           [this](std::function<void()> stored) { coordinator_.when_committed(std::move(stored)); },
+                           [this](const std::string& trouble) { leave_unstored(trouble); }}) {
   process::catch_signals(signals_, {SIGINT, SIGTERM, SIGHUP, SIGQUIT});
 }
 
@@ -72,9 +76,18 @@ Status LocalExperiment::prepare() {
 }
 
 Status LocalExperiment::open_store() {
-  const Status opened = coordinator_.open_store(
-      experiment_.run_dir + "/state", {[this](const std::string& message) { console_.complain("warning", message); },
-                                       [this] { console_.narrate("sgd-launch: the store takes events again"); }});
+  coordinator::CoordinatorShell::StoreObserver observer;
+  observer.on_trouble = [this](const std::string& message) {
+    console_.complain("warning", message);
+    stop_watch_.on_trouble(message);
+    tell_stop_waits();
+  };
+  observer.on_recovered = [this] {
+    console_.narrate("sgd-launch: the store takes events again");
+    stop_watch_.on_stored();
+  };
+  observer.on_commit = [this](Duration) { stop_watch_.on_stored(); };
+  const Status opened = coordinator_.open_store(experiment_.run_dir + "/state", std::move(observer));
   if (!opened) return opened;
   return coordinator_.restore([this](const core::RunDefinition& run) { return observer_of(run); });
 }
@@ -182,9 +195,8 @@ void LocalExperiment::go() {
   wait_signal();
   tick_status();
   if (options_.timeout) {
-    timeout_.expires_after(*options_.timeout);
-    timeout_.async_wait([this](const boost::system::error_code& error) {
-      if (!error) coordinator_.request_stop(experiment_.id, {core::StopRequest::Why::kTimeout, 0, false, std::nullopt});
+    timeout_.after(*options_.timeout, [this] {
+      request_stop({core::StopRequest::Why::kTimeout, 0, false, std::nullopt});
     });
   }
   if (options_.lifeline) {
@@ -236,9 +248,8 @@ coordinator::RunObserver LocalExperiment::own_observer() {
 /// Called by what is at work: the end comes behind it, when everything is committed.
 void LocalExperiment::end_if_done() {
   if (!outcome_ || is_ending_) return;
-  end_timer_.expires_after(kLookForEnd);
-  end_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error || is_ending_) return;
+  end_timer_.after(kLookForEnd, [this] {
+    if (is_ending_) return;
     if (!agent_->is_idle() || !coordinator_.is_idle()) return end_if_done();
     is_ending_ = true;
     end();
@@ -249,13 +260,14 @@ void LocalExperiment::end() {
   console_.bars({});
   console_.status("");
   for (const std::string& line : table_.lines(kRowsAtEnd)) console_.result(line);
-  const std::string trial = table_.best() ? fmt::format("{}/trials/{:04}", shown_dir_, *table_.best()) : "";
-  console_.when_drained([this, trial] {
+  console_.when_drained([this] {
     console_.status("");
     if (!outcome_->error.empty()) console_.complain("error", outcome_->error);
     console_.narrate(
         fmt::format("sgd-launch: {} in {:.1f} s, files in {}", table_.progress(), outcome_->wall_s, shown_dir_));
-    if (!trial.empty()) console_.narrate(fmt::format("sgd-launch: the best one again: sgd-launch {}/job.json", trial));
+    if (const Json best = json::read_ordered_file(experiment_.run_dir + "/best.json"); best.is_object())
+      console_.narrate("sgd-launch: the best one again: " +
+                       best_again(best, as_typed(read_or(best, "folder", "")), shown_dir_));
     if (table_.may_go_on(outcome_->state))
       console_.narrate(fmt::format("sgd-launch: to go on from there: sgd-launch tune --resume {}", shown_dir_));
     if (search_) return search_->end([this] { stop_all(); });
@@ -270,6 +282,7 @@ void LocalExperiment::stop_all() {
   signals_.cancel();
   status_timer_.cancel();
   timeout_.cancel();
+  stop_watch_.cancel();
   io_.stop();  // Idle control clients are all that could still wait here.
 }
 
@@ -293,7 +306,36 @@ void LocalExperiment::on_signal(int signal) {
   if (!at_once)
     console_.narrate(fmt::format("sgd-launch: signal {}: stopping all trials, at most {}; once more to kill",
                                  core::signal_words(signal), format_duration(experiment_.job.stop.grace)));
-  coordinator_.request_stop(experiment_.id, {core::StopRequest::Why::kSignal, signal, at_once, std::nullopt});
+  request_stop({core::StopRequest::Why::kSignal, signal, at_once, std::nullopt});
+}
+
+void LocalExperiment::request_stop(const core::StopRequest& request) {
+  coordinator_.request_stop(experiment_.id, request);
+  stop_watch_.on_stop(request.grace.value_or(experiment_.job.stop.grace), request.at_once);
+  tell_stop_waits();
+}
+
+void LocalExperiment::tell_stop_waits() {
+  if (stop_watch_.trouble().empty() || !stop_watch_.is_asked() || outcome_ || std::exchange(has_told_wait_, true))
+    return;
+  console_.narrate(fmt::format("sgd-launch: the stop waits for room in the store, at most {}; another signal ends the "
+                               "trials without it",
+                               format_duration(experiment_.job.stop.grace)),
+                   true);
+}
+
+/// Without an outcome: what was the last to happen is in no file.
+void LocalExperiment::leave_unstored(const std::string& trouble) {
+  if (std::exchange(is_ending_, true)) return;
+  if (outcome_) return end();
+  console_.give_up();
+  console_.bars({});
+  console_.status("");
+  console_.complain("error",
+                    fmt::format("the last events are not stored: {}; the trials are ended, and go on from what "
+                                "is stored: sgd-launch tune --resume {}",
+                                trouble.empty() ? "the disk does not answer" : trouble, shown_dir_));
+  console_.when_drained([this] { stop_all(); });
 }
 
 void LocalExperiment::tick_status() {
@@ -303,10 +345,7 @@ void LocalExperiment::tick_status() {
     console_.bars(table_.lines(kRowsLive));
     console_.status(table_.progress());
   }
-  status_timer_.expires_after(is_terminal ? kRedraw : kLookForWaits);
-  status_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) tick_status();
-  });
+  status_timer_.after(is_terminal ? kRedraw : kLookForWaits, [this] { tick_status(); });
 }
 
 /// A trial that waits while others are at work is as it should be; where none has a place, why is said.
@@ -340,7 +379,10 @@ Json LocalExperiment::answer(const nlohmann::json& request) {
   if (what == "stop") {
     const auto stop = core::stop_request_of(request);
     if (!stop) return refused_request("request", stop.error().message);
-    coordinator_.request_stop(run, stop.value());
+    if (trial.empty())
+      request_stop(stop.value());
+    else
+      coordinator_.request_stop(run, stop.value());
     return {{"ok", true}};
   }
   return refused_request("request", fmt::format("unknown request \"{}\" of an experiment", what));

@@ -8,7 +8,8 @@
 //                                         └── events of the experiment ──> TrialTable ──> Console
 //
 // What ranks write is in their trials' logs; it is not shown. Ends when the outcome is recorded and committed, and the
-// agent has nothing left, or with a second signal after it.
+// agent has nothing left, or with a second signal after it. A stop that the store does not take ends it in any case
+// (stop_watch.hpp): keepers end what is left when their links close, and `tune --resume` goes on as after a kill.
 
 #include <memory>
 #include <optional>
@@ -17,16 +18,17 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/agent/agent_shell.hpp"
 #include "launcher/cli/console.hpp"
 #include "launcher/cli/kept_search.hpp"
 #include "launcher/cli/run_options.hpp"
+#include "launcher/cli/stop_watch.hpp"
 #include "launcher/cli/trial_table.hpp"
 #include "launcher/cli/wait_teller.hpp"
 #include "launcher/coordinator/control_server.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/process/input_end.hpp"
 #include "launcher/process/runtime_dir.hpp"
 #include "launcher/storage/run_directory.hpp"
@@ -60,6 +62,9 @@ class LocalExperiment {
   void end();
   void wait_signal();
   void on_signal(int signal);
+  void request_stop(const core::StopRequest& request);
+  void tell_stop_waits();
+  void leave_unstored(const std::string& trouble);
   void tick_status();
   void look_for_waits();
   [[nodiscard]] nlohmann::ordered_json answer(const nlohmann::json& request);
@@ -77,13 +82,15 @@ class LocalExperiment {
   std::unique_ptr<agent::AgentShell> agent_;
   std::unique_ptr<KeptSearch> search_;  ///< That makes the trials; nothing: a list does.
   boost::asio::signal_set signals_;
-  boost::asio::steady_timer status_timer_;
-  boost::asio::steady_timer end_timer_;
-  boost::asio::steady_timer timeout_;
+  net::Timer status_timer_;
+  net::Timer end_timer_;
+  net::Timer timeout_;
+  StopWatch stop_watch_;
   std::optional<process::InputEnd> lifeline_;
   std::optional<core::RunOutcome> outcome_;
   WaitTeller waits_;
   int signals_seen_ = 0;
+  bool has_told_wait_ = false;  ///< That a stop waits for the store.
   bool is_ending_ = false;
   bool is_hurried_ = false;  ///< A signal has come after the outcome.
 };

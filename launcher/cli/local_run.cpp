@@ -84,9 +84,8 @@ int LocalRun::run() {
   wait_signal();
   tick_status();
   if (options_.timeout) {
-    timeout_.expires_after(*options_.timeout);
-    timeout_.async_wait([this](const boost::system::error_code& error) {
-      if (!error) coordinator_.request_stop(place_.id, {core::StopRequest::Why::kTimeout, 0, false, std::nullopt});
+    timeout_.after(*options_.timeout, [this] {
+      coordinator_.request_stop(place_.id, {core::StopRequest::Why::kTimeout, 0, false, std::nullopt});
     });
   }
   submit();
@@ -344,10 +343,7 @@ void LocalRun::tick_status() {
   }
   // Without anything to show there is no reason to wake up.
   if (!console_.style().is_terminal && !job_.training && (has_begun_ || outcome_)) return;
-  status_timer_.expires_after(kStatusInterval);
-  status_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) tick_status();
-  });
+  status_timer_.after(kStatusInterval, [this] { tick_status(); });
 }
 
 }  // namespace sgd::cli

@@ -18,7 +18,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/job/spec.hpp"
 #include "launcher/agent/agent_shell.hpp"
@@ -30,6 +29,7 @@
 #include "launcher/cli/wait_teller.hpp"
 #include "launcher/coordinator/control_server.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/process/input_end.hpp"
 #include "launcher/process/runtime_dir.hpp"
 #include "launcher/storage/run_directory.hpp"
@@ -103,8 +103,8 @@ class LocalRun {
   coordinator::ControlServer control_;
   std::vector<LocalNode> nodes_;
   boost::asio::signal_set signals_;
-  boost::asio::steady_timer status_timer_;
-  boost::asio::steady_timer timeout_;
+  net::Timer status_timer_;
+  net::Timer timeout_;
   std::optional<process::InputEnd> lifeline_;
   std::optional<core::RunOutcome> outcome_;
   int signals_seen_ = 0;

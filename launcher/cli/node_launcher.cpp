@@ -13,7 +13,7 @@
 #include "launcher/cli/terminal_text.hpp"
 #include "launcher/core/failure.hpp"
 #include "launcher/process/clock.hpp"
-#include "launcher/rendezvous/own_host.hpp"
+#include "launcher/process/random_seed.hpp"
 #include "launcher/rendezvous/secret.hpp"
 
 namespace sgd::cli {
@@ -27,18 +27,24 @@ NodeLauncher::NodeLauncher(const RunOptions& options, const rendezvous::NodesPla
 
 Status NodeLauncher::begin(bool is_head) {
   is_head_ = is_head;
-  const auto text = secret();
-  if (!text) return text.error();
+  if (secret_.empty()) {
+    auto text = read_secret();
+    if (!text) return text.error();
+    secret_ = std::move(text).value();
+  }
   if (folder_.path().empty()) return Error{"no folder for temporary files can be made: set TMPDIR"};
   if (const Status made = make_sockets(); !made) return made;
-  node_ = rendezvous::node_name(plan_.rank, is_head_, host_name(), ::getpid());
+  node_ = rendezvous::node_name(plan_.rank, is_head_, host_name(), ::getpid(),
+                                static_cast<std::uint32_t>(process::random_seed().front()));
   folders_ = rendezvous::Folders::below(folder_.path() + "/" + node_);
-  auto tls = rendezvous::make_identities(folders_, text.value(), plan_.id, node_, is_head_);
+  auto tls = rendezvous::make_identities(folders_, secret_, plan_.id, node_, is_head_);
   if (!tls) return tls.error();
   tls_ = std::move(tls).value();
   children_.emplace();
-  if (is_head_)
-    if (const Status started = start_coordinator(); !started) return started;
+  has_agent_settled_ = false;
+  if (!is_head_) return {};
+  place_ = rendezvous::find_place(plan_.head);
+  if (const Status started = start_coordinator(); !started) return started;
   return start_agent();
 }
 
@@ -54,7 +60,7 @@ Status NodeLauncher::make_sockets() {
   return {};
 }
 
-Result<std::string> NodeLauncher::secret() const {
+Result<std::string> NodeLauncher::read_secret() const {
   if (plan_.is_open) return std::string(rendezvous::kNoSecret);
   const bool is_named = !plan_.secret_file.empty();
   const std::string file = is_named ? plan_.secret_file : rendezvous::usual_secret_file();
@@ -73,9 +79,7 @@ std::string NodeLauncher::log_of(const char* daemon) const {
 }
 
 Status NodeLauncher::start_coordinator() {
-  const bool is_ipv6 = plan_.head.host.find(':') != std::string::npos;
-  const std::string host = net::is_loopback(plan_.head) ? plan_.head.host : is_ipv6 ? "::" : "0.0.0.0";
-  const net::Address listen{host, plan_.head.port};
+  const net::Address listen{place_.listen, plan_.head.port};
   return children_->start({"coordinator",
                            {own_program(), "coordinator", "--until-eof", "--listen", to_text(listen), "--state-dir",
                             folders_.coordinator, "--runs-dir", absolute("runs"), "--log-format", "text"},
@@ -93,11 +97,18 @@ Status NodeLauncher::start_agent() {
                                     "--log-format",     "text"};
   agent.emplace_back(::geteuid() == 0 ? "--allow-root" : "--jobs-share-account");
   const std::string address = !options_.nodes.local_addr.empty() ? options_.nodes.local_addr
-                              : is_head_                         ? rendezvous::own_address(plan_.head)
+                              : is_head_                         ? place_.own
                                                                  : std::string();
   if (sockets_) agent.insert(agent.end(), {"--output-socket", output_socket()});
   if (!address.empty()) agent.insert(agent.end(), {"--node-address", address});
   return children_->start({"agent", std::move(agent), log_of("agent")});
+}
+
+/// One whose options are wrong ends before it says so.
+void NodeLauncher::note_agent(bool is_sure) {
+  if (has_agent_settled_) return;
+  has_agent_settled_ = is_sure || children_->has_said("agent", "other nodes reach this one at ");
+  if (has_agent_settled_) children_->settled();
 }
 
 Duration NodeLauncher::waited() const {

@@ -13,6 +13,7 @@
 #include "launcher/process/runtime_dir.hpp"
 #include "launcher/rendezvous/daemon_children.hpp"
 #include "launcher/rendezvous/membership.hpp"
+#include "launcher/rendezvous/own_host.hpp"
 
 namespace sgd::cli {
 
@@ -26,8 +27,14 @@ class NodeLauncher {
 
   NodeLauncher(const RunOptions& options, const rendezvous::NodesPlan& plan, int workers_here);
 
-  /// Starts what this machine needs: the agent, on the first one the coordinator, too. A second time: as another one.
+  /// Makes this machine's identities. On the first one it starts the coordinator and the agent. A second time: as
+  /// another one.
   [[nodiscard]] Status begin(bool is_head);
+  /// On another one than the first: its own work, once it has looked at what is there.
+  [[nodiscard]] Status start_agent();
+  /// The agent has been at work: it is started again from now on, however it ends. Looks whether it has, unless
+  /// `is_sure`.
+  void note_agent(bool is_sure);
 
   [[nodiscard]] const RunOptions& options() const { return options_; }
   [[nodiscard]] const rendezvous::NodesPlan& plan() const { return plan_; }
@@ -55,17 +62,19 @@ class NodeLauncher {
   void print_not_passed(int signal, const std::string& why) const;
 
  private:
-  [[nodiscard]] Result<std::string> secret() const;
+  [[nodiscard]] Result<std::string> read_secret() const;
   [[nodiscard]] Status make_sockets();
   [[nodiscard]] Status start_coordinator();
-  [[nodiscard]] Status start_agent();
   [[nodiscard]] std::string log_of(const char* daemon) const;
 
   const RunOptions& options_;
   const rendezvous::NodesPlan& plan_;
   int workers_here_;
   bool is_head_ = false;
+  bool has_agent_settled_ = false;
   std::string node_;
+  std::string secret_;           ///< Read once: a pipe has it only once.
+  rendezvous::HeadPlace place_;  ///< Of the first machine, if this is it.
   ScratchFolder folder_{"sgd-nodes"};
   std::optional<process::RuntimeDir> sockets_;
   Console* console_ = nullptr;

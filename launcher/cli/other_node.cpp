@@ -1,5 +1,6 @@
 #include "launcher/cli/other_node.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -18,6 +19,12 @@ constexpr Duration kAskLimit = std::chrono::seconds(15);
 constexpr Duration kLookAtRun = std::chrono::milliseconds(200);
 constexpr Duration kLeaveLimit = std::chrono::seconds(60);
 constexpr Duration kLookAtOutput = std::chrono::milliseconds(5);
+
+/// Of a row of `ps`: its outcome is known, or about to be.
+bool is_run_over(const nlohmann::ordered_json& run) {
+  const std::string state = read_or(run, "state", "");
+  return state == "clearing" || state == "finished" || (state != "live" && run.contains("exit_code"));
+}
 
 }  // namespace
 
@@ -86,10 +93,13 @@ std::optional<int> OtherNode::follow_run(ClusterLine& line) {
   if (!answer) return on_lost(answer.error().message);
   if (!std::exchange(was_there_, true))
     launcher_.print(fmt::format("{} has reached {}", launcher_.node(), to_text(launcher_.plan().head)));
-  launcher_.children().settled();
   lost_at_ = {};
-  if (run_.empty()) {
-    look_for_run(answer.value());
+  if (run_.empty()) return look_for_run(answer.value());
+  if (read_or(answer.value(), "kind", "") == "run") {
+    launcher_.print(fmt::format("node 0 at {} was started again, and does not know run {}: this node takes part in its "
+                                "next one",
+                                to_text(launcher_.plan().head), std::exchange(run_, {})),
+                    true);
     return std::nullopt;
   }
   if (!read_or(answer.value(), "is_settled", false))
@@ -101,20 +111,40 @@ std::optional<int> OtherNode::follow_run(ClusterLine& line) {
   return read_or(summary, "exit_code", exit_code::kFailed);
 }
 
-void OtherNode::look_for_run(const Json& answer) {
-  const Json runs = member(answer, "runs");
-  if (!runs.empty()) {
-    run_ = read_or(runs.front(), "run", "");
-    const int workers = launcher_.workers_here();
-    return launcher_.print(fmt::format("run {}: {} worker{} here, {}results at node 0", run_, workers,
-                                       workers == 1 ? "" : "s",
-                                       launcher_.options().output_at_first ? "output and " : ""));
+std::optional<int> OtherNode::look_for_run(const Json& answer) {
+  if (!read_or(answer, "ok", false)) {
+    launcher_.print_waiting("node 0 does not say which runs there are", ": " + read_or(answer, "error", ""));
+    return std::nullopt;
   }
+  const Json& runs = member(answer, "runs");
+  const auto live = std::find_if_not(runs.begin(), runs.end(), is_run_over);
+  if (!has_joined_) {
+    if (!runs.empty() && live == runs.end()) {
+      wait_for_run("the run at node 0 has ended: waiting for the next one");
+      return std::nullopt;
+    }
+    if (const Status started = launcher_.start_agent(); !started)
+      return refuse(exit_code::kFailed, started.error().message);
+    has_joined_ = true;
+  }
+  if (!runs.empty()) run_ = read_or(live == runs.end() ? runs.front() : *live, "run", "");
+  launcher_.note_agent(!run_.empty());
+  if (run_.empty()) {
+    wait_for_run("waiting for the other nodes");
+    return std::nullopt;
+  }
+  const int workers = launcher_.workers_here();
+  launcher_.print(fmt::format("run {}: {} worker{} here, {}results at node 0", run_, workers, workers == 1 ? "" : "s",
+                              launcher_.options().output_at_first ? "output and " : ""));
+  return std::nullopt;
+}
+
+void OtherNode::wait_for_run(const std::string& what) {
   if (launcher_.waited() < NodeLauncher::kQuiet) return;
   const std::string words = launcher_.children().last_words("agent");
   const bool is_refused = words.find("refused: ") != std::string::npos;
   const bool is_told = is_refused || launcher_.waited() >= NodeLauncher::kSayAgain;
-  launcher_.print_waiting(is_refused ? "node 0 does not take this launcher yet" : "waiting for the other nodes",
+  launcher_.print_waiting(is_refused ? "node 0 does not take this launcher yet" : what,
                           is_told && !words.empty() ? fmt::format("; the agent here says: {}", words) : "");
 }
 
@@ -124,6 +154,7 @@ std::optional<int> OtherNode::on_lost(const std::string& why) {
   const std::string reason = is_stranger ? why + " (it has another secret, or another --rdzv-id)" : why;
   if (is_stranger) stranger_ = reason;
   const TimePoint now = process::monotonic_now();
+  if (!has_joined_) was_there_ = false;  // It was there for a run before this launcher's.
   if (was_there_) {
     if (lost_at_ == TimePoint{}) lost_at_ = now;
     if (now - lost_at_ < NodeLauncher::kHeadLostLimit) return std::nullopt;

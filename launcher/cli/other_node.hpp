@@ -3,7 +3,12 @@
 // code is its own.
 //
 //   first machine unknown -- answers --> joined -- a run is there --> follows it -- ended --> leaves
-//                                          └-- gone for kHeadLostLimit, or this agent is refused --> ends
+//            ^  │                        │ ^                          │
+//            └--┘                        │ └--- node 0 is a new one --┘
+//     its run has ended                  └-- gone for kHeadLostLimit, or this agent is refused --> ends
+//
+// The agent is started when it joins, so a run that needs this machine begins later: one that is over by then is of
+// launchers before, and its first machine is about to go.
 
 #include <optional>
 #include <string>
@@ -30,7 +35,8 @@ class OtherNode {
   void print_ending() const;
   [[nodiscard]] int refused(const rendezvous::DaemonChildren::Refusal& refusal) const;
   [[nodiscard]] std::optional<int> follow_run(ClusterLine& line);
-  void look_for_run(const Json& answer);
+  [[nodiscard]] std::optional<int> look_for_run(const Json& answer);
+  void wait_for_run(const std::string& what);
   [[nodiscard]] std::optional<int> on_lost(const std::string& why);
   [[nodiscard]] std::optional<int> on_signal(ClusterLine& line, int signal);
   void pass_signal(ClusterLine& line, int signal);
@@ -40,6 +46,7 @@ class OtherNode {
   const job::JobSpec& job_;
   std::string run_;  ///< Once there is one.
   bool was_there_ = false;
+  bool has_joined_ = false;
   std::string stranger_;  ///< Why who answered there was not trusted; kept, since it may give up before us.
   TimePoint lost_at_{};   ///< Since when the first machine does not answer; none: it does.
   int signals_ = 0;

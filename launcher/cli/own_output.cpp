@@ -127,10 +127,7 @@ void OwnOutput::look() {
     if (const auto then = std::exchange(then_, nullptr)) then();
     return;
   }
-  look_timer_.expires_after(kLookAgain);
-  look_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) look();
-  });
+  look_timer_.after(kLookAgain, [this] { look(); });
 }
 
 }  // namespace sgd::cli

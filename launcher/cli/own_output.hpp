@@ -13,11 +13,11 @@
 #include <string>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/messages/frame.hpp"
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/cli/rank_console.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/process/accept_loop.hpp"
 
 namespace sgd::cli {
@@ -72,7 +72,7 @@ class OwnOutput {
   bool lacks_rest_ = false;  ///< An agent was here, and no later one has said all.
   TimePoint moved_at_{};
   std::function<void()> then_;
-  boost::asio::steady_timer look_timer_;
+  net::Timer look_timer_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< The console may write something when this is gone.
 };
 

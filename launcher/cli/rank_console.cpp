@@ -44,10 +44,7 @@ void RankConsole::flush(bool all) {
 void RankConsole::arm_timer() {
   const auto due = lines_.next_flush();
   if (!due) return;
-  timer_.expires_at(*due);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) flush(false);
-  });
+  timer_.at(*due, [this] { flush(false); });
 }
 
 std::string text_of_process(const job::JobSpec& job, const char* key, const std::string& otherwise) {

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/job/spec.hpp"
 #include "launcher/cli/console.hpp"
 #include "launcher/cli/rank_lines.hpp"
 #include "launcher/cli/run_options.hpp"
+#include "launcher/net/timer.hpp"
 
 namespace sgd::cli {
 
@@ -35,7 +35,7 @@ class RankConsole {
 
   Console& console_;
   RankLines lines_;
-  boost::asio::steady_timer timer_;
+  net::Timer timer_;
   bool has_bars_ = false;
 };
 

@@ -4,6 +4,8 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -160,10 +162,7 @@ int RemoteRun::go() {
                [this](const std::string& reason) { on_lost(reason); }});
   if (options_.lifeline) lifeline_.emplace(io_, *options_.lifeline, [this] { on_lifeline_end(); });
   if (options_.timeout) {
-    timeout_.expires_after(*options_.timeout);
-    timeout_.async_wait([this](const boost::system::error_code& error) {
-      if (!error) ask_to_stop({{"why", "timeout"}});
-    });
+    timeout_.after(*options_.timeout, [this] { ask_to_stop({{"why", "timeout"}}); });
   }
   io_.run();
   return exit_code_.value_or(exit_code::kFailed);
@@ -450,12 +449,18 @@ void RemoteRun::print_end(const core::RunOutcome& outcome) {
       console_.narrate(fmt::format("sgd-launch: the best one again: sgd-launch tune best --job {}", run_));
     if (table_->may_go_on(outcome.state))
       console_.narrate(fmt::format("sgd-launch: to go on from there: sgd-launch tune --resume {}", run_));
-  } else if (is_failure) {
-    console_.block(failure_block(outcome, shown_dir_, run_, console_.style().color));
-  } else {
-    console_.narrate("sgd-launch: " + end_block(outcome, shown_dir_, run_, member(request_, "job")),
-                     outcome.state != "succeeded");
+    return;
   }
+  const std::string folder = copy_ ? copy_->folder() : shown_dir_;
+  if (is_failure)
+    console_.block(failure_block(outcome, folder, run_, console_.style().color));
+  else
+    console_.narrate("sgd-launch: " + end_block(outcome, folder, run_, member(request_, "job")),
+                     outcome.state != "succeeded");
+  std::error_code ignored;  // Not there, or not to be seen.
+  if (!outcome.checkpoint.empty() && !std::filesystem::exists(folder, ignored))
+    console_.narrate(
+        fmt::format("  it is on the coordinator's machine; to get it: sgd-launch checkpoints get {} .", run_));
 }
 
 // ---- time, the end ----
@@ -465,10 +470,7 @@ void RemoteRun::tick_status() {
   if (exit_code_ || (!is_told && has_begun_ && !table_)) return;
   if (is_told || !table_) link_.send({{"type", "request"}, {"id", kStatus}, {"request", "status"}, {"run", run_}});
   ask_for_place();
-  status_timer_.expires_after(kRemoteStatusInterval);
-  status_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) tick_status();
-  });
+  status_timer_.after(kRemoteStatusInterval, [this] { tick_status(); });
 }
 
 void RemoteRun::end(int exit_code) {

@@ -17,7 +17,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/cli/console.hpp"
 #include "launcher/cli/file_upload.hpp"
@@ -34,6 +33,7 @@
 #include "launcher/cli/wait_teller.hpp"
 #include "launcher/core/snapshot.hpp"
 #include "launcher/net/client_link.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/process/input_end.hpp"
 
 namespace sgd::cli {
@@ -124,9 +124,9 @@ class RemoteRun {
   Console console_;
   net::ClientLink link_;
   boost::asio::signal_set signals_;
-  boost::asio::steady_timer status_timer_;
-  boost::asio::steady_timer timeout_;
-  boost::asio::steady_timer answer_limit_;  ///< Of who only waits to know what to stop.
+  net::Timer status_timer_;
+  net::Timer timeout_;
+  net::Timer answer_limit_;  ///< Of who only waits to know what to stop.
   Json request_;
   Json follow_;  ///< What is followed.
   bool detach_ = false;

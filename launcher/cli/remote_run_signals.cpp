@@ -52,9 +52,8 @@ void RemoteRun::on_lifeline_end() {
   if (signals_seen_ > 0) return;
   if (!run_.empty() || !is_submitted_ || is_reader_) return on_signal(SIGHUP);
   pending_stop_ = Json{{"why", "signal"}, {"signal", SIGHUP}, {"at_once", false}};
-  answer_limit_.expires_after(kAnswerLimit);
-  answer_limit_.async_wait([this](const boost::system::error_code& error) {
-    if (!error && run_.empty()) end(exit_code::kSignalBase + SIGHUP);
+  answer_limit_.after(kAnswerLimit, [this] {
+    if (run_.empty()) end(exit_code::kSignalBase + SIGHUP);
   });
 }
 

@@ -72,9 +72,7 @@ void RemoteSearch::resend() {
 }
 
 void RemoteSearch::wait() {
-  timer_.expires_after(kAgain);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
+  timer_.after(kAgain, [this] {
     resend();
     wait();
   });

@@ -15,9 +15,8 @@
 #include <set>
 #include <string>
 
-#include <boost/asio/steady_timer.hpp>
-
 #include "launcher/cli/kept_search.hpp"
+#include "launcher/net/timer.hpp"
 
 namespace sgd::cli {
 
@@ -53,7 +52,7 @@ class RemoteSearch {
   tune::ExperimentSpec spec_;
   Handlers handlers_;
   std::string name_;
-  boost::asio::steady_timer timer_;
+  net::Timer timer_;
   std::map<std::string, nlohmann::ordered_json> unconfirmed_;  ///< By what confirms them: "trial 7", "kill 7", ...
   std::set<tune::TrialId> given_;
   std::unique_ptr<KeptSearch> search_;

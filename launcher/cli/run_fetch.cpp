@@ -17,8 +17,11 @@
 
 #include "common/checkpoint/scan.hpp"
 #include "common/exit_codes.hpp"
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
+#include "launcher/callbacks/fresh_file.hpp"
 #include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/scratch_folder.hpp"
 #include "launcher/net/client_link.hpp"
 #include "launcher/process/random_seed.hpp"
 #include "launcher/process/unique_fd.hpp"
@@ -34,6 +37,8 @@ constexpr int kFollowNumber = 1;
 constexpr const char* kEvents = "events.jsonl";
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kLogs = "logs/";
+constexpr const char* kWhose = "run.json";  // In a folder that --to names: whose files it has.
+constexpr std::uint64_t kBeyondAnyFile = std::uint64_t{1} << 50;
 
 class Fetch {
  public:
@@ -44,6 +49,9 @@ class Fetch {
         folder_(std::move(folder)),
         front_(std::move(front)),
         link_(io_, *run.cluster, core::Random(process::random_seed()), std::move(tls)) {}
+
+  /// Told which run it is before anything of it is written; an error ends the fetch. May be empty.
+  std::function<Status(const std::string& run)> on_run = {};
 
   Result<std::uint64_t> get(const std::function<bool()>& is_given_up) {
     link_.start({[this] { ask(); }, [this](const Json& message) { on_message(message); },
@@ -89,12 +97,11 @@ class Fetch {
     for (fs::recursive_directory_iterator at(root, error), end; !error && at != end; at.increment(error))
       note_bytes(at->path(), offsets);
     for (auto& [file, bytes] : here_) bytes = read_or(offsets, file.c_str(), std::uint64_t{0});
-    Json whole = {{"type", "follow"},
-                  {"id", kFollowNumber},
-                  {"run", run_.run},
-                  {"until_now", true},
-                  {"offsets", std::move(offsets)}};
+    Json whole = {
+        {"type", "follow"}, {"id", kFollowNumber}, {"run", id_.empty() ? run_.run : id_}, {"until_now", true}};
     whole.update(follow_);
+    for (const auto& [file, bytes] : member(follow_, "offsets").items()) offsets[file] = bytes;
+    whole["offsets"] = std::move(offsets);
     link_.send(whole);
   }
 
@@ -106,8 +113,7 @@ class Fetch {
   void on_message(const Json& message) {
     ++heard_;
     const std::string type = read_or(message, "type", "");
-    if (type == "answer" && !read_or(message, "ok", false))
-      return fail(exit_code::kNotFound, read_or(message, "error", ""));
+    if (type == "answer") return on_answer(message);
     if (type == "part") {
       part_ = read_or(message, "file", "");
       offset_ = read_or(message, "offset", std::uint64_t{0});
@@ -115,8 +121,16 @@ class Fetch {
     if (type == "end" && !end_) end_ = Status();
   }
 
+  void on_answer(const Json& message) {
+    if (!read_or(message, "ok", false)) return fail(exit_code::kNotFound, read_or(message, "error", ""));
+    id_ = read_or(message, "run", "");
+    const Status accepted = on_run ? on_run(id_) : Status();
+    if (!accepted) fail(accepted.error().code, accepted.error().message);
+  }
+
   void on_part(const std::string& bytes) {
     ++heard_;
+    if (end_) return;  // It may have been on its way when the run was refused.
     const auto place = place_of_fetched(folder_, front_, part_);
     if (!place)
       return fail(exit_code::kFailed, fmt::format("the coordinator sends a file that nobody asked for: \"{}\"", part_));
@@ -148,6 +162,7 @@ class Fetch {
   std::string front_;
   boost::asio::io_context io_{1};
   net::ClientLink link_;
+  std::string id_;  ///< Of the run: what was the latest one at first stays so when the connection comes again.
   std::map<std::string, std::uint64_t> here_;  ///< How many bytes of each file.
   std::string part_;                           ///< Whose bytes the next chunk is.
   std::uint64_t offset_ = 0;
@@ -162,6 +177,81 @@ Status copy_here(const std::string& from, const std::string& to) {
   fs::create_directories(fs::path(to).parent_path(), error);
   fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::overwrite_existing, error);
   if (error) return Error{fmt::format("cannot copy {} to {}: {}", from, to, error.message()), exit_code::kFailed};
+  return {};
+}
+
+/// Notes whose files `folder` has, before `name` comes there. Error: they are another run's, and would be mixed with
+/// these, or nobody knows whose.
+Status claim(const std::string& folder, const std::string& name, const std::string& run) {
+  const std::string note = folder + "/" + kWhose;
+  std::error_code ignored;  // What cannot be looked at cannot be written either, and that says it better.
+  if (fs::exists(note, ignored)) {
+    const std::string other = read_or(json::read_ordered_file(note), "run", "");
+    if (other == run) return {};
+    return Error{fmt::format("{} has files of {}, and these are of run {}: name another folder, or remove it", folder,
+                             other.empty() ? "a run that is not known" : "run " + other, run),
+                 exit_code::kFailed};
+  }
+  if (fs::exists(folder + "/" + name, ignored))
+    return Error{fmt::format("{}/{} is there already, and no {} says of which run, and these are of run {}: name "
+                             "another folder, or remove it",
+                             folder, name, kWhose, run),
+                 exit_code::kFailed};
+  auto file = callbacks::FreshFile::create(note);
+  Status noted = file ? file.value().append(dump_text(Json{{"run", run}}) + "\n") : Status(file.error());
+  if (noted) noted = file.value().publish();
+  return noted ? noted : Error{noted.error().message, exit_code::kFailed};
+}
+
+Result<std::string> manifest_in(const std::string& folder) {
+  auto text = json::text_of_file(folder + "/" + checkpoint::kManifestFile);
+  return text ? std::move(text) : Error{text.error().message, exit_code::kFailed};
+}
+
+/// manifest.json of the run's checkpoint at `path`, of which `like` is a copy, perhaps, and perhaps of another one.
+Result<std::string> manifest_of(const NamedRun& run, const std::string& path, const std::string& like,
+                                const std::function<bool()>& is_given_up) {
+  if (!run.cluster) return manifest_in(run.directory + "/" + path);
+  const ScratchFolder scratch("sgd-manifest");
+  if (scratch.path().empty()) return Error{"no folder for temporary files can be made: set TMPDIR", exit_code::kFailed};
+  Json offsets = Json::object();  // Of a file that is said to be here nothing comes.
+  std::error_code error;
+  for (fs::directory_iterator at(like, error), end; !error && at != end; at.increment(error))
+    if (at->path().filename() != checkpoint::kManifestFile)
+      offsets[path + "/" + at->path().filename().string()] = kBeyondAnyFile;
+  const std::string folder = scratch.path() + "/checkpoint";
+  const auto came =
+      fetch_files(run, {{"checkpoint", path}, {"offsets", std::move(offsets)}}, folder, path + "/", is_given_up);
+  if (!came) return came.error();
+  return manifest_in(folder);
+}
+
+/// What is at `whole` has the checkpoint's name, which those of other runs have, too. Error: it is not that checkpoint,
+/// or not whole.
+Result<std::string> prove_here(const NamedRun& run, const std::string& path, const std::string& whole,
+                               const std::function<bool()>& is_given_up) {
+  const auto there = manifest_of(run, path, whole, is_given_up);
+  if (!there) return there.error();
+  const auto here = manifest_in(whole);
+  if (here && here.value() != there.value())
+    return Error{fmt::format("{} is there already, of another run: name another folder, or remove it", whole),
+                 exit_code::kFailed};
+  if (const auto proved = checkpoint::verify(whole, checkpoint::Proof::kChecksums); !proved)
+    return Error{fmt::format("{} is there already, and not whole: {}; remove it, and the same command gets it anew",
+                             whole, proved.error().message),
+                 exit_code::kFailed};
+  return whole;
+}
+
+/// What an interruption has left at `part` is gone on with, unless it is another run's.
+Status keep_what_fits(const NamedRun& run, const std::string& path, const std::string& part,
+                      const std::function<bool()>& is_given_up) {
+  std::error_code ignored;
+  if (!fs::exists(part + "/" + checkpoint::kManifestFile, ignored)) return {};  // Then the checksums tell.
+  const auto there = manifest_of(run, path, part, is_given_up);
+  if (!there) return there.error();
+  const auto here = manifest_in(part);
+  if (!here || !there.value().starts_with(here.value())) fs::remove_all(part, ignored);
   return {};
 }
 
@@ -191,12 +281,20 @@ Result<std::uint64_t> fetch_files(const NamedRun& run, Json follow, const std::s
 }
 
 int save_files(const NamedRun& run, Json follow, const std::string& name, const std::string& folder) {
+  Status saved;
   if (run.cluster) {
-    const auto came = fetch_files(run, std::move(follow), folder);
-    if (!came) return refuse(came.error().code, came.error().message);
-  } else if (const Status copied = copy_here(run.directory + "/" + name, folder + "/" + name); !copied) {
-    return refuse(copied.error().code, copied.error().message);
+    auto tls = tls_of(run);
+    if (!tls) return refuse(exit_code::kUsage, tls.error().message);
+    Fetch fetch(run, std::move(follow), folder, {}, std::move(tls).value());
+    fetch.on_run = [&](const std::string& id) { return claim(folder, name, id); };
+    if (const auto came = fetch.get({}); !came) saved = came.error();
+  } else {
+    std::error_code ignored;  // Then it has its own name.
+    const fs::path place = fs::weakly_canonical(run.directory, ignored);
+    saved = claim(folder, name, (place.empty() ? fs::path(run.directory) : place).filename().string());
+    if (saved) saved = copy_here(run.directory + "/" + name, folder + "/" + name);
   }
+  if (!saved) return refuse(saved.error().code, saved.error().message);
   fmt::print("{}/{}\n", folder, name);
   return exit_code::kSucceeded;
 }
@@ -204,8 +302,10 @@ int save_files(const NamedRun& run, Json follow, const std::string& name, const 
 Result<std::string> fetch_checkpoint(const NamedRun& run, const std::string& path, const std::string& folder,
                                      const std::function<bool()>& is_given_up) {
   const std::string whole = (fs::path(folder) / fs::path(path).filename()).string();
-  if (checkpoint::verify(whole, checkpoint::Proof::kChecksums)) return whole;
+  std::error_code ignored;
+  if (fs::exists(whole, ignored)) return prove_here(run, path, whole, is_given_up);
   const std::string part = whole + ".part";
+  if (const Status kept = keep_what_fits(run, path, part, is_given_up); !kept) return kept.error();
   if (run.cluster) {
     const auto came = fetch_files(run, {{"checkpoint", path}}, part, path + "/", is_given_up);
     if (!came) return came.error();
@@ -214,7 +314,6 @@ Result<std::string> fetch_checkpoint(const NamedRun& run, const std::string& pat
   }
   const auto proved = checkpoint::verify(part, checkpoint::Proof::kChecksums);
   if (!proved) {
-    std::error_code ignored;
     fs::remove_all(part, ignored);
     return Error{fmt::format("{}; it is removed here, and the same command starts again", proved.error().message),
                  exit_code::kFailed};

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <limits>
@@ -64,19 +65,52 @@ void set_nonblocking_end(stream_descriptor& end, process::UniqueFd descriptor) {
 
 }  // namespace
 
-std::string SearchScript::line_of(const Json& event) const {
+bool SearchScript::is_about(const Json& event) {
+  constexpr std::array kNames = {"trials_wanted", "trial_started", "trial_report",       "trial_stopping",
+                                 "trial_ended",   "trial_resumed", "experiment_resumed", "run_finished"};
+  return std::find(kNames.begin(), kNames.end(), read_or(event, "event", "")) != kNames.end();
+}
+
+std::string SearchScript::lines_of(const Json& event) {
+  std::string lines = ends_before(event);
+  return lines += line_of(event);
+}
+
+/// Who decides has done with some trials while they were being stopped: they are not among those that go on, which the
+/// experiment names as soon as it does.
+std::string SearchScript::ends_before(const Json& event) {
+  const std::string what = read_or(event, "event", "");
+  std::string ends;
+  if (is_resuming_ && what != "trial_resumed") {
+    is_resuming_ = false;
+    for (const auto& [trial, end] : std::exchange(kept_, {})) ends += end;
+  }
+  if (what == "run_finished") is_over_ = true;
+  // One that was to have more samples while it was being stopped has named nothing yet.
+  if (what == "experiment_resumed") is_resuming_ = std::exchange(is_over_, false);
+  return ends;
+}
+
+std::string SearchScript::line_of(const Json& event) {
   const std::string what = read_or(event, "event", "");
   if (what == "trials_wanted") return tune::next_line(trials_of(event));
   if (what == "trial_report")
     return tune::line_of(
         tune::SearchReport{trial_of(event), read_or(event, "iteration", std::int64_t{0}), value_of(event)});
-  if (what == "trial_ended")
-    return tune::line_of(tune::SearchEnd{trial_of(event), outcome_named(read_or(event, "state", "")),
-                                         read_or(event, "iteration", std::int64_t{0}), value_of(event)});
+  if (what == "trial_stopping" && read_or(event, "as", "") == tune::word_of(tune::Outcome::kCancelled) &&
+      read_or(event, "why", "") != tune::kKillReason)
+    interrupted_.insert(trial_of(event));
+  if (what == "trial_resumed") kept_.erase(trial_of(event));
+  if (what != "trial_ended") return {};
+  const tune::SearchEnd end{trial_of(event), outcome_named(read_or(event, "state", "")),
+                            read_or(event, "iteration", std::int64_t{0}), value_of(event)};
+  const bool was_interrupted = interrupted_.erase(end.trial) > 0;
+  if (!was_interrupted || end.outcome != tune::Outcome::kCancelled) return tune::line_of(end);
+  kept_[end.trial] = tune::line_of(end);
   return {};
 }
 
-std::string SearchScript::beginning(const std::vector<Json>& past) const {
+std::string SearchScript::beginning(const std::vector<Json>& past) {
   std::map<tune::TrialId, tune::Values> given;
   for (const Json& event : past)
     if (read_or(event, "event", "") == "trial_started")
@@ -84,6 +118,7 @@ std::string SearchScript::beginning(const std::vector<Json>& past) const {
   std::string lines = tune::hello_line(spec_);
   std::vector<tune::TrialId> owed;
   for (const Json& event : past) {
+    lines += ends_before(event);
     if (read_or(event, "event", "") != "trials_wanted") {
       lines += line_of(event);
       continue;
@@ -147,7 +182,7 @@ Status SearchProgram::start(const std::string& log, const std::vector<Json>& pas
 }
 
 void SearchProgram::on_event(const Json& event) {
-  if (const std::string line = script_.line_of(event); !line.empty()) write(line);
+  if (const std::string lines = script_.lines_of(event); !lines.empty()) write(lines);
 }
 
 void SearchProgram::write(const std::string& lines) {
@@ -182,9 +217,8 @@ void SearchProgram::read() {
 /// It ends, most likely, and how is told then. One that goes on will never say a word.
 void SearchProgram::on_closed() {
   if (has_ended_ || is_over_) return;
-  limit_.expires_after(kEndLimit);
-  limit_.async_wait([this, is_here = is_here_](const boost::system::error_code& error) {
-    if (!error && *is_here && !has_ended_) fail("has closed its standard output, and goes on");
+  limit_.after(kEndLimit, [this] {
+    if (!has_ended_) fail("has closed its standard output, and goes on");
   });
 }
 
@@ -244,9 +278,8 @@ void SearchProgram::end(std::function<void()> done) {
   (void)!::write(in_.native_handle(), bye.data(), bye.size());
   boost::system::error_code ignored;
   in_.close(ignored);
-  limit_.expires_after(kEndLimit);
-  limit_.async_wait([this, is_here = is_here_](const boost::system::error_code& error) {
-    if (error || !*is_here || has_ended_) return;
+  limit_.after(kEndLimit, [this] {
+    if (has_ended_) return;
     (void)process::pidfd_send_signal(pidfd_.native_handle(), SIGKILL);  // Ignoring: it may have ended.
   });
 }

@@ -9,32 +9,44 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/steady_timer.hpp>
 
+#include "launcher/net/timer.hpp"
 #include "launcher/tune/experiment_spec.hpp"
 #include "launcher/tune/scheduler.hpp"
 #include "launcher/tune/search_protocol.hpp"
 
 namespace sgd::cli {
 
-/// Lines for the program, of events in their order.
+/// Lines for the program, of events in their order. The end of a trial that is stopped with its experiment is kept
+/// back: a program that takes an end for final could not take what the trial says when it goes on.
 class SearchScript {
  public:
   explicit SearchScript(const tune::ExperimentSpec& spec) : spec_(spec) {}
-  /// What a program is told of an event as it happens; empty: nothing.
-  [[nodiscard]] std::string line_of(const nlohmann::ordered_json& event) const;
-  /// All that a program which begins now is told, with `past`: the events so far.
-  [[nodiscard]] std::string beginning(const std::vector<nlohmann::ordered_json>& past) const;
+  /// What a program is told of the next event as it happens; empty: nothing.
+  [[nodiscard]] std::string lines_of(const nlohmann::ordered_json& event);
+  /// All that a program which begins now is told, with `past`: the events so far. Before lines_of().
+  [[nodiscard]] std::string beginning(const std::vector<nlohmann::ordered_json>& past);
+  /// One that changes what is told.
+  [[nodiscard]] static bool is_about(const nlohmann::ordered_json& event);
 
  private:
+  [[nodiscard]] std::string ends_before(const nlohmann::ordered_json& event);
+  [[nodiscard]] std::string line_of(const nlohmann::ordered_json& event);
+
   const tune::ExperimentSpec& spec_;
+  std::set<tune::TrialId> interrupted_;        ///< That are being stopped with the experiment.
+  std::map<tune::TrialId, std::string> kept_;  ///< Ends of such trials.
+  bool is_over_ = false;                       ///< The experiment is.
+  bool is_resuming_ = false;                   ///< It goes on, and says with which trials.
 };
 
 class SearchProgram {
@@ -81,7 +93,7 @@ class SearchProgram {
   boost::asio::posix::stream_descriptor in_;   ///< Its stdin.
   boost::asio::posix::stream_descriptor out_;  ///< Its stdout.
   boost::asio::posix::stream_descriptor pidfd_;
-  boost::asio::steady_timer limit_;
+  net::Timer limit_;
   std::string unread_;
   std::string chunk_ = std::string(64 << 10, '\0');
   bool is_writing_ = false;

@@ -1,5 +1,6 @@
 #include "launcher/cli/several_nodes.hpp"
 
+#include <algorithm>
 #include <cstdint>
 
 #include <fmt/format.h>
@@ -42,7 +43,13 @@ void count_for_all(RunOptions& options, const rendezvous::NodesPlan& plan, Diagn
   };
   const auto on_nodes = [&each](int nodes) { return fmt::format("{}", std::int64_t{*each} * nodes); };
   set("num_workers", on_nodes(plan.most));
-  if (plan.least == plan.most) return;
+  if (plan.least == plan.most) {
+    const bool is_said = std::any_of(options.overrides.sets.begin(), options.overrides.sets.end(),
+                                     [](const job::Overrides::Set& one) { return one.path == "min_workers"; });
+    // As torchrun's: a node that is lost is waited for, and no script goes on with fewer than were asked for.
+    if (options.job_file.empty() && !is_said) set("min_workers", on_nodes(plan.least));
+    return;
+  }
   set("min_workers", on_nodes(plan.least));
   set("start", "elastic");
   if (!options.job_file.empty()) return;

@@ -74,8 +74,12 @@ std::string next_step(const std::string& run_dir, const std::string& run, const 
   const bool is_final = read_or(member(summary, "cause"), "is_final", false);
   const bool is_experiment =
       member(summary, "tune").is_object() || member(json::read_ordered_file(run_dir + "/job.json"), "tune").is_object();
-  const bool has_state = is_experiment || !read_or(summary, "checkpoint", "").empty();
-  if (!has_state || is_final || read_or(summary, "state", "") == "succeeded") return {};
+  const std::string state = read_or(summary, "state", "");
+  // Of one that an earlier version has ended it is known only that a stop, or a kill, leaves something to do.
+  const bool is_done = state == "succeeded" || state == "failed" || state == "not_placed";
+  const bool may_go_on = is_experiment ? read_or(member(summary, "tune"), "may_go_on", !is_done)
+                                       : state != "succeeded" && !read_or(summary, "checkpoint", "").empty();
+  if (!may_go_on || is_final) return {};
   return (is_experiment ? "sgd-launch tune --resume " : "sgd-launch resume ") + run;
 }
 

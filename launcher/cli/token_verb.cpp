@@ -200,7 +200,9 @@ int token_verb(const std::vector<std::string>& arguments) {
   if (which == "list") return list_tokens(rest);
   if (which == "revoke") return revoke_token(rest);
   if (which == "--help" || which == "-h") {
-    fmt::print("Usage: sgd-launch token (create | list | revoke) [options]\n");
+    fmt::print(
+        "Usage: sgd-launch token (create | list | revoke) [options]\n"
+        "  options of each: sgd-launch token create --help, and so on\n");
     return exit_code::kSucceeded;
   }
   if (which.empty()) return refuse(exit_code::kUsage, "token: say what to do: create, list or revoke");

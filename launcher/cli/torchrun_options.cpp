@@ -278,7 +278,7 @@ void name_program(const ParsedArguments& parsed, RunOptions& options, Diagnostic
     return diagnostics.error("sgd-launch", 0, 0,
                              first.ends_with(".py")
                                  ? fmt::format("there is no script \"{}\" here{}", first, job::did_you_mean_file(first))
-                                 : unknown_word(first));
+                                 : unknown_word(first, parsed.positional.size() > 1 ? parsed.positional[1] : ""));
   if (options.is_module)
     options.command = {interpreter(), "-u", "-m"};
   else if (is_script)

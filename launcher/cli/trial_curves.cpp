@@ -41,6 +41,13 @@ struct Axis {
   std::string right;
 };
 
+/// Not empty; their order changes.
+double median_of(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 bool is_number(const Json& value) {
   return value.is_number();
 }
@@ -96,12 +103,19 @@ void TrialCurves::add(const Json& event) {
   if (what == "trial_started") {
     trials_[number].parameters = member(event, "parameters");
   } else if (what == "trial_decided") {
-    if (const Json& values = member(event, "values"); values.is_object()) trials_[number].parameters = values;
+    if (const Json& values = member(event, "values"); values.is_object()) trials_[number].next = values;
+  } else if (what == "trial_cloned") {
+    const bool has_taken = !member(event, "checkpoint").is_null();
+    if (Json values = std::exchange(trials_[number].next, nullptr); has_taken && !values.is_null())
+      trials_[number].parameters = std::move(values);
   } else if (what == "trial_report" && member(event, "value").is_number()) {
     const double value = read_or(event, "value", 0.0);
     Trial& trial = trials_[number];
     trial.points.emplace_back(read_or(event, "iteration", 0.0), value);
-    if (!trial.best || is_better(value, *trial.best)) trial.best = value;
+    if (!trial.best || is_better(value, *trial.best)) {
+      trial.best = value;
+      trial.best_parameters = trial.parameters;
+    }
     const double best = best_ ? *trials_.at(*best_).best : 0;
     if (!best_ || is_better(*trial.best, best) || (*trial.best == best && number < *best_)) best_ = number;
   }
@@ -110,18 +124,23 @@ void TrialCurves::add(const Json& event) {
 std::vector<Panel> TrialCurves::panels() const {
   if (!best_) return {};
   std::vector<Panel> panels = {curves()};
-  for (const auto& [name, value] : trials_.at(*best_).parameters.items()) panels.push_back(over_parameter(name));
+  for (const auto& [name, value] : trials_.at(*best_).best_parameters.items()) panels.push_back(over_parameter(name));
   return panels;
 }
 
-/// Not empty.
+/// Not empty. Where half of them are the best one, as of a metric that no trial can exceed, the others are compared
+/// with it.
 Range TrialCurves::shown_values(std::vector<double> values) const {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  const double median = *middle;
   const auto [least, greatest] = std::minmax_element(values.begin(), values.end());
-  if (is_highest_) return range_between(std::max(*least, *greatest - kFarFromMedian * (*greatest - median)), *greatest);
-  return range_between(*least, std::min(*greatest, *least + kFarFromMedian * (median - *least)));
+  const Range all{*least, *greatest};
+  double median = median_of(values);
+  if (const double best = is_highest_ ? all.greatest : all.least; median == best && all.least < all.greatest) {
+    values.erase(std::remove(values.begin(), values.end(), best), values.end());
+    median = median_of(values);
+  }
+  if (is_highest_)
+    return range_between(std::max(all.least, all.greatest - kFarFromMedian * (all.greatest - median)), all.greatest);
+  return range_between(all.least, std::min(all.greatest, all.least + kFarFromMedian * (median - all.least)));
 }
 
 Panel TrialCurves::curves() const {
@@ -154,18 +173,18 @@ Panel TrialCurves::over_parameter(const std::string& name) const {
   std::vector<Json> values;
   std::vector<double> bests;
   for (const auto& [number, trial] : trials_) {
-    if (!trial.best || !trial.parameters.contains(name)) continue;
-    values.push_back(trial.parameters.at(name));
+    if (!trial.best || !trial.best_parameters.contains(name)) continue;
+    values.push_back(trial.best_parameters.at(name));
     bests.push_back(*trial.best);
   }
   const Axis axis = axis_of(values);
   for (const auto& [number, trial] : trials_) {
-    if (!trial.best || !trial.parameters.contains(name)) continue;
+    if (!trial.best || !trial.best_parameters.contains(name)) continue;
     if (number == *best_) panel.marked = panel.curves.size();
-    panel.curves.push_back({fmt::to_string(number), {{place_of(trial.parameters.at(name), axis), *trial.best}}});
+    panel.curves.push_back({fmt::to_string(number), {{place_of(trial.best_parameters.at(name), axis), *trial.best}}});
   }
   panel.title =
-      fmt::format("{} over {}: best at {}", metric_, name, shown_value(trials_.at(*best_).parameters.at(name)));
+      fmt::format("{} over {}: best at {}", metric_, name, shown_value(trials_.at(*best_).best_parameters.at(name)));
   panel.x = with_margin(axis.range);
   panel.y = with_margin(shown_values(std::move(bests)));
   panel.left = axis.left;

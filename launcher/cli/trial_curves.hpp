@@ -28,6 +28,8 @@ class TrialCurves {
  private:
   struct Trial {
     Json parameters;
+    Json next;                                      ///< When it has taken another trial's state.
+    Json best_parameters;                           ///< When it had its best value: it may take another trial's.
     std::vector<std::pair<double, double>> points;  ///< (iteration, value), finite.
     std::optional<double> best;
   };

@@ -89,6 +89,7 @@ void TrialTable::take(const std::string& what, std::int64_t number, const Json& 
     if (trial.value && (!trial.best || is_better(*trial.value, *trial.best))) {
       trial.best = trial.value;
       trial.best_iteration = trial.iteration;
+      trial.former = nullptr;
     }
     note(number, trial);
   } else if (what == "trial_stopping") {
@@ -99,12 +100,15 @@ void TrialTable::take(const std::string& what, std::int64_t number, const Json& 
   } else if (what == "trial_decided") {
     const std::string action = read_or(event, "action", "");
     if (action == "resume" || action == "exploit") trial.state = "running";
-    if (const Json& values = member(event, "values"); values.is_object()) trial.parameters = values;
+    if (const Json& values = member(event, "values"); values.is_object()) trial.next = values;
+  } else if (what == "trial_cloned") {
+    note_copy(trial, event);
   } else if (what == "trial_resumed") {
     if (is_over(trial.state)) --ended_;
     if (trial.state == "failed") --failed_;
     ranked_.erase(rank_of(number));
     trial.state = read_or(event, "state", "running");
+    if (trial.state == "pausing") trial.state = "running";  // Until it has what it is to copy.
     trial.why.clear();
   } else if (what == "trial_ended") {
     if (!is_over(trial.state)) ++ended_;
@@ -114,6 +118,21 @@ void TrialTable::take(const std::string& what, std::int64_t number, const Json& 
     if (trial.state == "failed") ++failed_;
     if (kept_ && trial.state != "cancelled") ranked_.insert(rank_of(number));
   }
+}
+
+/// Without the donor's state its values are nobody's.
+void TrialTable::note_copy(Trial& trial, const Json& event) {
+  Json values = std::exchange(trial.next, nullptr);
+  trial.has_no_copy = member(event, "checkpoint").is_null();
+  trial.why.clear();
+  if (!trial.has_no_copy && values.is_object()) {
+    if (trial.best && trial.former.is_null()) trial.former = std::move(trial.parameters);
+    trial.parameters = std::move(values);
+  }
+  if (!trial.has_no_copy) return;
+  const std::int64_t donor = read_or(event, "donor", std::int64_t{-1});
+  const std::string whose = donor < 0 ? "the other one" : fmt::format("trial {}", donor);
+  trial.why = fmt::format("it goes on with its own values: {} had no checkpoint to copy", whose);
 }
 
 void TrialTable::note_unplaced(const std::string& what, std::int64_t number) {
@@ -222,8 +241,11 @@ std::vector<std::string> TrialTable::lines(std::size_t rows) const {
   const std::vector<std::int64_t> numbers = shown(rows);
   for (const std::int64_t number : numbers) {
     const Trial& trial = trials_.at(number);
-    std::vector<std::string> row = {fmt::format("{}{}", number, number == best_ ? " *" : ""), shown_state(number)};
-    for (const std::string& name : parameters) row.push_back(shown_value(member(trial.parameters, name.c_str())));
+    const bool has_no_copy = trial.has_no_copy && !is_over(trial.state);
+    std::vector<std::string> row = {fmt::format("{}{}", number, number == best_ ? " *" : ""),
+                                    shown_state(number) + (has_no_copy ? ", not copied" : "")};
+    const Json& values = trial.best_parameters();
+    for (const std::string& name : parameters) row.push_back(shown_value(member(values, name.c_str())));
     row.push_back(trial.iteration > 0 ? fmt::format("{}", trial.iteration) : "-");
     row.push_back(shown_number(trial.value));
     const bool has_peak = trial.best && trial.best_iteration != trial.iteration;
@@ -249,7 +271,7 @@ std::string TrialTable::progress() const {
 
 std::string TrialTable::values_of(const Trial& trial) const {
   std::string text;
-  for (const auto& [name, value] : trial.parameters.items())
+  for (const auto& [name, value] : trial.best_parameters().items())
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", short_name(name), shown_value(value));
   return text;
 }
@@ -269,7 +291,10 @@ std::string TrialTable::narrate(const Json& event) const {
     return read_or(event, "why", "") + "; no trial comes any more, those that are there go on";
   if (what == "search_ended") return read_or(event, "why", "") + "; all trials are given";
   const auto found = trials_.find(number);
-  if (what != "trial_ended" || found == trials_.end()) return {};
+  if (found == trials_.end()) return {};
+  if (what == "trial_cloned" && found->second.has_no_copy)
+    return fmt::format("trial {}: {}", number, found->second.why);
+  if (what != "trial_ended") return {};
   const Trial& trial = found->second;
   std::string text = fmt::format("trial {} {}", number, trial.state);
   if (trial.best) text += fmt::format(": {} {} at {}", metric_, shown_number(trial.best), trial.best_iteration);
@@ -284,6 +309,7 @@ Json TrialTable::to_json() const {
     rows.push_back({{"trial", number},
                     {"state", shown_state(number)},
                     {"parameters", trial.parameters},
+                    {"best_parameters", trial.best ? trial.best_parameters() : Json(nullptr)},
                     {"iteration", trial.iteration},
                     {"value", trial.value ? Json(*trial.value) : Json(nullptr)},
                     {"best", trial.best ? Json(*trial.best) : Json(nullptr)},

@@ -24,6 +24,11 @@ class TrialTable {
   struct Trial {
     std::string state = "running";
     Json parameters;
+    Json next;                 ///< Those that it has when it has copied another trial; null: it is not about to.
+    bool has_no_copy = false;  ///< There was nothing to copy, the last time.
+    Json former;               ///< Those of its best value, where it has copied since; null: they are `parameters`.
+    /// Of its best value, which is what it is shown with.
+    [[nodiscard]] const Json& best_parameters() const { return former.is_null() ? parameters : former; }
     std::int64_t iteration = 0;
     std::optional<double> value;  ///< The newest.
     std::optional<double> best;
@@ -74,6 +79,7 @@ class TrialTable {
   [[nodiscard]] std::vector<std::int64_t> shown(std::size_t rows) const;
   [[nodiscard]] std::string short_name(const std::string& parameter) const;
   [[nodiscard]] std::string values_of(const Trial& trial) const;
+  static void note_copy(Trial& trial, const Json& event);
   void note(std::int64_t number, const Trial& trial);
   void note_unplaced(const std::string& what, std::int64_t number);
   [[nodiscard]] bool waits(std::int64_t number) const { return waits_ && unplaced_.contains(number); }

@@ -14,6 +14,7 @@
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/ray_results.hpp"
 #include "launcher/cli/run_fetch.hpp"
+#include "launcher/cli/trial_rows.hpp"
 #include "launcher/cli/trial_table.hpp"
 #include "launcher/cli/tune_views.hpp"
 
@@ -55,22 +56,6 @@ Status write_ray_trial(const std::string& source, const std::string& folder, con
   return results.empty() ? Status{} : write_csv(folder + "/progress.csv", results);
 }
 
-/// A row for each trial.
-Status write_table(const TrialTable& table, const std::string& path) {
-  std::vector<Json> rows;
-  for (const auto& [number, trial] : table.trials()) {
-    Json row = {{"trial", number}, {"state", trial.state}};
-    row.update(trial.parameters);
-    row["iteration"] = trial.iteration;
-    row[table.metric()] = trial.value ? Json(*trial.value) : Json(nullptr);
-    row["best"] = trial.best ? Json(*trial.best) : Json(nullptr);
-    row["best_iteration"] = trial.best_iteration;
-    row["wall_s"] = trial.wall_s;
-    rows.push_back(std::move(row));
-  }
-  return write_csv(path, rows);
-}
-
 /// What a trial of one on a cluster has reported, and its job where that is `wanted`, to where it lies here.
 Status fetch_trial(const NamedExperiment& named, std::int64_t number, bool wants_job, const std::string& folder) {
   if (!named.run.cluster) return {};
@@ -91,7 +76,7 @@ Status fetch_trial(const NamedExperiment& named, std::int64_t number, bool wants
 
 Status export_trials(const TrialTable& table, const NamedExperiment& named, const std::string& layout,
                      const std::string& folder) {
-  if (layout == "csv") return write_table(table, folder + "/trials.csv");
+  if (layout == "csv") return write_csv(folder + "/trials.csv", trial_rows(table));
   for (const auto& [number, trial] : table.trials()) {
     const std::string from = fmt::format("{}/trials/{:04}", named.folder, number);
     const std::string to = folder + "/" + ray_name(number);

@@ -81,15 +81,9 @@ void note_places(const NamedRun& experiment, TrialTable& table) {
   }
 }
 
-Result<Json> job_of(const NamedRun& experiment, const Json& best) {
-  if (!experiment.cluster) {
-    Json job = json::read_ordered_file(read_or(best, "folder", "") + "/job.json");
-    if (!job.is_object()) return Error{fmt::format("{}/job.json cannot be read", read_or(best, "folder", ""))};
-    return job;
-  }
-  const auto answer = ask_for(trial_run(experiment, read_or(best, "trial", std::int64_t{0})), {{"request", "job"}});
-  if (!answer) return answer.error();
-  return member(answer.value(), "job");
+/// Not into best.json, which would be empty when it is read, were somebody in the experiment's folder.
+std::string again_by_job(const std::string& experiment) {
+  return fmt::format("sgd-launch tune best --job {} > best_job.json && sgd-launch best_job.json", experiment);
 }
 
 /// What somebody would type to have the trial and its checkpoint once more.
@@ -100,17 +94,23 @@ void print_how(const NamedRun& experiment, const Json& best) {
     if (saved)
       fmt::print("checkpoint sgd-launch checkpoints get --step {} {} DIR\n", saved->step,
                  trial_run_name(experiment.run, read_or(best, "trial", std::int64_t{0})));
-    fmt::print("again      sgd-launch tune best --job {} > best.json && sgd-launch best.json\n", experiment.run);
+    fmt::print("again      {}\n", again_by_job(experiment.run));
     return;
   }
   if (!checkpoint.empty()) fmt::print("checkpoint {}\n", checkpoint);
-  fmt::print("again      sgd-launch {}/job.json\n", read_or(best, "folder", ""));
+  fmt::print("again      {}\n", best_again(best, read_or(best, "folder", ""), experiment.directory));
 }
 
 }  // namespace
 
 std::string trial_run_name(const std::string& experiment, std::int64_t trial) {
   return fmt::format("{}.{:04}", experiment, trial);
+}
+
+std::string best_again(const Json& best, const std::string& shown_folder, const std::string& experiment) {
+  const Json job = json::read_ordered_file(read_or(best, "folder", "") + "/job.json");
+  const bool is_same = job.is_object() && nlohmann::json(job) == nlohmann::json(member(best, "job"));
+  return is_same ? fmt::format("sgd-launch {}/job.json", shown_folder) : again_by_job(experiment);
 }
 
 NamedExperiment name_experiment(const char* verb, const std::string& usage, std::vector<Option> options,
@@ -197,9 +197,14 @@ int tune_best(const std::vector<std::string>& arguments) {
   if (!found) return refuse(found.error().code, found.error().message);
   const Json& best = found.value();
   if (as_job) {
-    const auto job = job_of(named.run, best);
-    if (!job) return refuse(exit_code::kNotFound, job.error().message);
-    fmt::print("{}\n", dump_text(job.value(), 2));
+    // Not that of the trial's folder: since it had its best value it may have taken another one's values.
+    const Json& job = member(best, "job");
+    if (!job.is_object())
+      return refuse(exit_code::kNotFound,
+                    fmt::format("what is known of the best trial of {} has no job: its parameters "
+                                "make none in this version of sgd-launch",
+                                name_of(named.run)));
+    fmt::print("{}\n", dump_text(job, 2));
     return exit_code::kSucceeded;
   }
   if (as_json) {

@@ -34,6 +34,11 @@ struct NamedExperiment {
 [[nodiscard]] Status read_experiment(const NamedExperiment& named,
                                      const std::function<void(const nlohmann::ordered_json& event)>& take);
 
+/// What somebody would type to have the best trial of one on this machine once more. `best`: what best.json says;
+/// `shown_folder`, `experiment`: the folders of the trial and of the experiment, as people would type them.
+[[nodiscard]] std::string best_again(const nlohmann::ordered_json& best, const std::string& shown_folder,
+                                     const std::string& experiment);
+
 /// By which the run of its trial is known on a cluster.
 [[nodiscard]] std::string trial_run_name(const std::string& experiment, std::int64_t trial);
 

@@ -1,6 +1,7 @@
 #include "launcher/cli/verb_table.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/process/spawn.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -76,9 +78,14 @@ std::vector<std::string> verb_first(std::vector<std::string> words) {
   return words;
 }
 
-std::string unknown_word(const std::string& word) {
+std::string unknown_word(const std::string& word, const std::string& next) {
   if (verbs().contains(word))
     return fmt::format("\"{0}\" is a verb, which comes first: sgd-launch {0} ..., with its options behind it", word);
+  if (verbs().contains(next))
+    return fmt::format("cannot tell what \"{0}\" is: did you mean sgd-launch {1} {0}? A verb comes first", word, next);
+  const char* path = std::getenv("PATH");
+  if (path != nullptr && process::find_program(word, path))
+    return fmt::format("\"{0}\" is a program: a command comes after --, as in sgd-launch -n 2 -- {0} ...", word);
   std::string list;
   for (const std::string& name : verb_names()) list += (list.empty() ? "" : ", ") + name;
   const auto near = json::nearest(word, verb_names());
@@ -95,6 +102,10 @@ int help_verb(std::vector<std::string> words) {
   }
   if (words.front() == "verbs") {
     for (const auto& [name, verb] : verbs()) fmt::print("{:<12} {}\n", name, verb.summary);
+    return exit_code::kSucceeded;
+  }
+  if (words.front() == "version") {
+    fmt::print("Usage: sgd-launch version   (or --version)\n");
     return exit_code::kSucceeded;
   }
   const auto known = verbs().find(words.front());

@@ -18,8 +18,9 @@ struct Verb {
 /// Words without a verb there stay as they are.
 [[nodiscard]] std::vector<std::string> verb_first(std::vector<std::string> words);
 
-/// What is said of a word that is no verb, no job file and no program.
-[[nodiscard]] std::string unknown_word(const std::string& word);
+/// What is said of a first word that is no verb, no job file and no script. `next` is the one behind it, or empty.
+/// Reads PATH: a program is told how it is run.
+[[nodiscard]] std::string unknown_word(const std::string& word, const std::string& next = "");
 
 /// `help VERB...`: the verb's own; of no verb, that of run; `help verbs`: a line a verb. `words` are those behind
 /// "help".

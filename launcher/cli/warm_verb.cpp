@@ -144,7 +144,7 @@ std::optional<warm::Setting> setting_of(const job::JobSpec& job, const std::stri
         job.command.empty()
             ? "only Python scripts have an interpreter to keep: training starts in milliseconds by itself"
             : "only `python3 script.py` and `python3 -m module` have an interpreter to keep (and not with "
-              "--preload none or --pty)");
+              "--preload none, or terminals of their own: \"process\": {\"terminal\": \"all\"})");
     return std::nullopt;
   }
   cluster::DesiredRun run;

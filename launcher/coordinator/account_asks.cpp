@@ -3,9 +3,8 @@
 #include <set>
 #include <utility>
 
-#include <boost/asio/steady_timer.hpp>
-
 #include "launcher/core/fact_text.hpp"
+#include "launcher/net/timer.hpp"
 
 namespace sgd::coordinator {
 
@@ -14,7 +13,7 @@ struct AccountAsks::Open {
   std::set<NodeId> unanswered;
   Answers answers;
   Done done;
-  boost::asio::steady_timer deadline;
+  net::Timer deadline;
 };
 
 void AccountAsks::ask(const std::vector<NodeId>& nodes, cluster::AccountAsk question, const Send& send, Done done) {
@@ -23,10 +22,7 @@ void AccountAsks::ask(const std::vector<NodeId>& nodes, cluster::AccountAsk ques
   const auto open = std::make_shared<Open>(io_);
   open->unanswered.insert(nodes.begin(), nodes.end());
   open->done = std::move(done);
-  open->deadline.expires_after(kDeadline);
-  open->deadline.async_wait([this, number](const boost::system::error_code& error) {
-    if (!error) end(number);
-  });
+  open->deadline.after(kDeadline, [this, number] { end(number); });
   open_[number] = open;
   question.number = number;
   for (const NodeId& node : nodes) send(node, question);

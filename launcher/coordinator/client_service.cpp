@@ -244,17 +244,16 @@ void ClientService::on_follow(std::uint64_t id, std::int64_t number, const nlohm
 void ClientService::settle(std::uint64_t id, std::int64_t number) {
   Follow& follow = find(id)->follows.at(number);
   if (!follow.look) {
-    follow.look = std::make_unique<boost::asio::steady_timer>(io_);
+    follow.look = std::make_unique<net::Timer>(io_);
     watch(id, number);
   }
   follow.follower->settle();
 }
 
 void ClientService::watch(std::uint64_t id, std::int64_t number) {
-  boost::asio::steady_timer& timer = *find(id)->follows.at(number).look;
-  timer.expires_after(disk_limit / 4);
-  timer.async_wait([this, id, number](const boost::system::error_code& error) {
-    Client* client = error ? nullptr : find(id);
+  net::Timer& timer = *find(id)->follows.at(number).look;
+  timer.after(disk_limit / 4, [this, id, number] {
+    Client* client = find(id);
     if (client == nullptr || !client->follows.contains(number)) return;
     const Follow& follow = client->follows.at(number);
     const std::string trouble = follow.follower->trouble();

@@ -22,13 +22,13 @@
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/base/result.hpp"
 #include "common/json/nlohmann.hpp"
 #include "launcher/coordinator/requester.hpp"
 #include "launcher/coordinator/run_follower.hpp"
 #include "launcher/net/gateway.hpp"
+#include "launcher/net/timer.hpp"
 
 namespace sgd::coordinator {
 
@@ -113,8 +113,8 @@ class ClientService {
     RunId run;
     std::unique_ptr<RunFollower> follower;
     std::optional<Json> outcome;
-    bool has_limit = false;                                ///< It does not wait for ever for a disk that hangs.
-    std::unique_ptr<boost::asio::steady_timer> look = {};  ///< At what the disk has not given, when nothing grows.
+    bool has_limit = false;                 ///< It does not wait for ever for a disk that hangs.
+    std::unique_ptr<net::Timer> look = {};  ///< At what the disk has not given, when nothing grows.
   };
   struct Client {
     std::unique_ptr<net::Session> session;

@@ -41,6 +41,7 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
       renewal_(io_) {
   audit_.write_beside(io_);
   service_.quota = options_.quota;
+  service_.do_nodes_keep = options_.runs_dir.empty();
   service_.job_files().limits() = options_.files_of_one;
   service_.retention().retention = options_.runs_dir.empty() ? options_.retention : storage::Retention{};
   service_.watch({[this](const RunId& run, const nlohmann::ordered_json& event) {
@@ -139,10 +140,7 @@ void CoordinatorDaemon::renew_identity() {
   if (!renewed)
     log("cannot renew the coordinator's certificate: " + renewed.error().message, process::LogLevel::kWarning);
   if (renewed.ok() && renewed.value()) log("the coordinator's certificate is renewed");
-  renewal_.expires_after(kRenewalLook);
-  renewal_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) renew_identity();
-  });
+  renewal_.after(kRenewalLook, [this] { renew_identity(); });
 }
 
 void CoordinatorDaemon::run() {

@@ -14,7 +14,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/coordinator/coordinator_probes.hpp"
 #include "launcher/coordinator/file_completion.hpp"
@@ -22,6 +21,7 @@
 #include "launcher/coordinator/run_service.hpp"
 #include "launcher/net/gateway.hpp"
 #include "launcher/net/join_service.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/process/daemon_log.hpp"
 #include "launcher/process/input_end.hpp"
 
@@ -36,7 +36,7 @@ struct CoordinatorOptions {
   core::OwnerQuota quota;
   storage::Retention retention{2000, {}, {}};
   /// Of one owner: what its jobs bring.
-  shipping::FileStore::Limits files_of_one{.keeps_disk_free = true};
+  shipping::FileStore::Limits files_of_one{.keeps_disk_free = true, .has_siblings = true};
   std::optional<int> metrics_port;  ///< On 127.0.0.1; 0 takes a free one.
   std::string log_format = "auto";  ///< As process::log_format() takes it.
   /// Somebody else's folder, in place of the state folder's own: runs get folders in it, and nothing there is removed.
@@ -85,7 +85,7 @@ class CoordinatorDaemon {
   std::unique_ptr<net::Gateway> gateway_;
   boost::asio::signal_set signals_;
   std::optional<process::InputEnd> input_;
-  boost::asio::steady_timer renewal_;
+  net::Timer renewal_;
 };
 
 }  // namespace sgd::coordinator

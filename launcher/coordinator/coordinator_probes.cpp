@@ -89,10 +89,7 @@ void CoordinatorProbes::tick() {
   std::string text = status_text();
   if (text != last_status_) notify_.status(text);
   last_status_ = std::move(text);
-  status_timer_.expires_after(kStatusInterval);
-  status_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) tick();
-  });
+  status_timer_.after(kStatusInterval, [this] { tick(); });
 }
 
 std::string CoordinatorProbes::status_text() const {

@@ -9,12 +9,12 @@
 #include <string>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/coordinator/coordinator_shell.hpp"
 #include "launcher/http/coordinator_metrics.hpp"
 #include "launcher/http/loop_lag.hpp"
 #include "launcher/http/probe_server.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/process/service_notify.hpp"
 
 namespace sgd::coordinator {
@@ -54,7 +54,7 @@ class CoordinatorProbes {
   std::unique_ptr<process::WatchdogFeeder> feeder_;
   std::unique_ptr<http::ProbeServer> server_;
   std::unique_ptr<http::LoopLag> lag_;
-  boost::asio::steady_timer status_timer_;
+  net::Timer status_timer_;
   std::string last_status_;
 };
 

@@ -55,11 +55,10 @@ void CoordinatorShell::turn_away(std::uint64_t number, std::unique_ptr<net::Coor
                                  const std::string& reason) {
   if (turned_away_.size() >= kTurnedAwayMax) turned_away_.erase(turned_away_.begin());
   link->send(cluster::AgentRefused{reason});
-  const auto limit = std::make_shared<boost::asio::steady_timer>(io_, kTurnedAwayLimit);
+  const auto limit = std::make_shared<net::Timer>(io_);
   turned_away_[number] = {std::move(link), limit};
-  limit->async_wait([this, number](const boost::system::error_code& error) {
-    if (!error) turned_away_.erase(number);  // Whoever has not read it by now will not.
-  });
+  // Whoever has not read it by then will not.
+  limit->after(kTurnedAwayLimit, [this, number] { turned_away_.erase(number); });
 }
 
 /// `node` by value: the caller's may go with the link.
@@ -362,9 +361,7 @@ void CoordinatorShell::arm_timer() {
   armed_ = next;
   timer_.cancel();
   if (!next) return;
-  timer_.expires_at(clock_.machine_time(*next));
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
+  timer_.at(clock_.machine_time(*next), [this] {
     armed_.reset();
     const std::optional<TimePoint> due = is_held_ ? std::nullopt : core_.next_wakeup();
     if (!due || clock_.now() < *due) return arm_timer();

@@ -26,7 +26,6 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/coordinator/account_asks.hpp"
 #include "launcher/coordinator/barrier_queue.hpp"
@@ -36,6 +35,7 @@
 #include "launcher/coordinator/run_records.hpp"
 #include "launcher/core/coordinator.hpp"
 #include "launcher/net/agent_link.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/storage/event_store.hpp"
 #include "launcher/storage/file_thread.hpp"
 
@@ -275,7 +275,7 @@ class CoordinatorShell {
   /// Of agents that are refused: each goes when its agent has read why, after a while, or when others need its place.
   struct TurnedAway {
     std::unique_ptr<net::CoordinatorLink> link;
-    std::shared_ptr<boost::asio::steady_timer> limit;
+    std::shared_ptr<net::Timer> limit;
   };
   std::map<std::uint64_t, TurnedAway> turned_away_;
   std::uint64_t links_ = 0;
@@ -290,7 +290,7 @@ class CoordinatorShell {
   BarrierQueue queue_;
   bool is_draining_ = false;
   bool drains_later_ = false;
-  boost::asio::steady_timer timer_;
+  net::Timer timer_;
   std::optional<TimePoint> armed_;  ///< No later than the machine's next wake-up.
 
   StoreObserver store_observer_;
@@ -304,7 +304,7 @@ class CoordinatorShell {
   bool is_cutting_ = false;
   std::uint64_t cut_again_at_ = 0;  ///< After a failed one: events.
   bool is_held_ = false;
-  boost::asio::steady_timer watch_timer_;
+  net::Timer watch_timer_;
   bool is_watching_ = false;
   std::optional<boost::asio::executor_work_guard<boost::asio::io_context::executor_type>> uncommitted_;
   std::shared_ptr<CoordinatorShell*> self_;     ///< For handlers that may come when this is gone.

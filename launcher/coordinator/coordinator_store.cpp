@@ -364,9 +364,7 @@ void CoordinatorShell::settle_changed() {
 /// As long as something is to be written.
 void CoordinatorShell::watch_records() {
   is_watching_ = true;
-  watch_timer_.expires_after(kLookAtRecords);
-  watch_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
+  watch_timer_.after(kLookAtRecords, [this] {
     is_watching_ = false;
     for (const auto& [id, run] : live_) {
       run->records->watch(process::monotonic_now());

@@ -30,7 +30,7 @@ void FileCompletion::on_all_sent(const RunId& run, const NodeId& node) {
 void FileCompletion::on_over(const RunId& run) {
   Waiting& waiting = waiting_[run];
   waiting.nodes = handlers_.nodes_of(run);
-  waiting.timer = std::make_unique<boost::asio::steady_timer>(io_);
+  waiting.timer = std::make_unique<net::Timer>(io_);
   waiting.deadline = process::monotonic_now() + kLimit;
   look(run);
 }
@@ -46,9 +46,8 @@ void FileCompletion::look(const RunId& run) {
     sent_.erase(run);
     return handlers_.on_settled(run, is_whole);
   }
-  waiting.timer->expires_after(kLookAgain);
-  waiting.timer->async_wait([this, run](const boost::system::error_code& error) {
-    if (!error && waiting_.contains(run)) look(run);
+  waiting.timer->after(kLookAgain, [this, run] {
+    if (waiting_.contains(run)) look(run);
   });
 }
 

@@ -9,11 +9,11 @@
 #include <string>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/base/ids.hpp"
 #include "common/base/time.hpp"
 #include "common/json/nlohmann.hpp"
+#include "launcher/net/timer.hpp"
 
 namespace sgd::coordinator {
 
@@ -42,7 +42,7 @@ class FileCompletion {
  private:
   struct Waiting {
     std::set<NodeId> nodes;
-    std::unique_ptr<boost::asio::steady_timer> timer;
+    std::unique_ptr<net::Timer> timer;
     TimePoint deadline;
   };
   void look(const RunId& run);

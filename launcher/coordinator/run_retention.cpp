@@ -29,10 +29,7 @@ void RunRetention::start() {
 }
 
 void RunRetention::look_later(Duration delay) {
-  timer_.expires_after(delay);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) look();
-  });
+  timer_.after(delay, [this] { look(); });
 }
 
 void RunRetention::note_ended(const RunId& run) {

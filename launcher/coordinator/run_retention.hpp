@@ -11,10 +11,10 @@
 #include <string>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "launcher/coordinator/age_clock.hpp"
 #include "launcher/coordinator/coordinator_shell.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/storage/file_thread.hpp"
 #include "launcher/storage/retention.hpp"
 
@@ -68,7 +68,7 @@ class RunRetention {
   std::string runs_dir_;
   std::function<bool(const RunId& run)> is_over_;
   Log log_;
-  boost::asio::steady_timer timer_;
+  net::Timer timer_;
   AgeClock clock_;
   std::map<RunId, storage::EndedRun> known_;
   std::map<RunId, storage::EndedRun> strays_;

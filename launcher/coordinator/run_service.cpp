@@ -363,8 +363,9 @@ void RunService::settle(const RunId& run, const std::string& not_kept) {
       changed.state = "failed";
       changed.exit_code = exit_code::kFailed;
       changed.error = fmt::format(
-          "it is done, and what it leaves could not be kept: {}; its nodes keep it, and it comes when there is room",
-          not_kept);
+          "it is done, and what it leaves could not be kept: {}; {}", not_kept,
+          do_nodes_keep ? "its nodes keep it, and it comes when there is room"
+                        : "make room, and go on from the newest checkpoint that has come: the rest is lost");
       log_(fmt::format("run {}: {}", run, changed.error));
       shell_.change_outcome(run, changed);
       outcome.mapped() = core::to_json(changed);

@@ -46,6 +46,8 @@ class RunService {
              AuditLog& audit, Log log);
 
   core::OwnerQuota quota;
+  /// Else nodes are there for one run, and what they have not brought goes with them.
+  bool do_nodes_keep = true;
   [[nodiscard]] JobFiles& job_files() { return job_files_; }
   [[nodiscard]] RunRetention& retention() { return retention_; }
 

@@ -169,7 +169,7 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
   } else if (const auto* failed = std::get_if<SearchFailed>(&event)) {
     on_search(now, failed->run, failed->why, false, out);
   } else if (const auto* stored = std::get_if<CheckpointStored>(&event)) {
-    if (is_news(*stored)) runs_.at(stored->run).on_checkpoint_stored(stored->path, out);
+    if (is_news(*stored)) on_checkpoint_stored(now, *stored, out);
   } else if (std::holds_alternative<Restarted>(event)) {
     on_restarted(now, out);
   } else {
@@ -290,7 +290,8 @@ std::optional<TimePoint> Coordinator::next_wakeup() const {
   if (!wakeups_.empty()) consider(wakeups_.begin()->first);
   if (!looks_.empty()) consider(looks_.begin()->first);
   for (const auto& [id, experiment] : experiments_)
-    if (const auto at = experiment.next_wakeup()) consider(*at);
+    for (const auto at : {experiment.next_wakeup(), experiment.next_copy()})
+      if (at) consider(*at);
   for (const NodeId& id : unstable_) {
     const auto node = nodes_.find(id);
     if (node != nodes_.end() && !node->second.is_closed) consider(*conditions_.at(id).unstable_until);

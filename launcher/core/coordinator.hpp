@@ -105,7 +105,14 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   void begin_run(TimePoint now, const RunDefinition& run);
   void begin_experiment(TimePoint now, const RunDefinition& run, CoordinatorCommands& out);
   void begin_trial(TimePoint now, RunDefinition run, CoordinatorCommands& out);
-  void take_checkpoint(TimePoint now, const trial_order::Exploit& order, CoordinatorCommands& out);
+  void hold_copy(TimePoint now, RunMachine& run, CoordinatorCommands& out);
+  void settle_copies(TimePoint now, Experiment& experiment, CoordinatorCommands& out);
+  [[nodiscard]] bool is_due(TimePoint now, const Experiment& experiment, tune::TrialId trial,
+                            const HeldCopy& copy) const;
+  [[nodiscard]] std::string state_to_copy(const Experiment& experiment, const HeldCopy& copy) const;
+  void take_checkpoint(TimePoint now, Experiment& experiment, tune::TrialId trial, CoordinatorCommands& out);
+  void go_on_after_end(TimePoint now, Experiment& experiment, const RunId& run, CoordinatorCommands& out);
+  void on_checkpoint_stored(TimePoint now, const coordinator_event::CheckpointStored& stored, CoordinatorCommands& out);
   void end_waiting(TimePoint now, const RunMachine& run, const StopRequest& request, CoordinatorCommands& out);
   void resume_trial(TimePoint now, RunMachine& run, CoordinatorCommands& out);
   void on_experiment_resumed(TimePoint now, const coordinator_event::ExperimentResumed& resumed,

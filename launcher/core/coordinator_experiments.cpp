@@ -69,6 +69,10 @@ void Coordinator::tell_parent(TimePoint now, std::size_t index, CoordinatorComma
     const FinishRun told = *finished;
     parent->on_ended(told.run, told.outcome, out, orders);
   } else if (const auto* event = std::get_if<RecordEvent>(&out[index])) {
+    if (event->event.front() == "checkpoint_saved") {
+      parent = parent_of(event->run);
+      return parent == nullptr || parent->copies().empty() ? void() : advance(now, *parent, out);
+    }
     const bool is_pause = event->event.front() == "paused";
     if (!is_pause && event->event.front() != "last_line_refused") return;
     if (parent = parent_of(event->run); parent == nullptr) return;
@@ -84,6 +88,7 @@ void Coordinator::tell_parent(TimePoint now, std::size_t index, CoordinatorComma
 
 /// Trials for which there is room now.
 void Coordinator::advance(TimePoint now, Experiment& experiment, CoordinatorCommands& out) {
+  settle_copies(now, experiment, out);
   const auto waits = [&experiment](const auto& run) {
     return run.second->definition().parent == experiment.definition().id && run.second->waits_for_room();
   };
@@ -119,6 +124,7 @@ void Coordinator::on_experiment_resumed(TimePoint now, const coordinator_event::
   TrialOrders orders;
   std::erase(finished_, resumed.run);
   known->second.on_resumed(now, resumed.samples, out, orders);
+  settle_copies(now, known->second, out);  // As their donors have ended, before these go on.
   carry_out(now, orders, out);
   advance(now, known->second, out);
 }
@@ -160,22 +166,97 @@ void Coordinator::begin_trial(TimePoint now, RunDefinition run, CoordinatorComma
   if (former) runs_.at(run.id).note_former(*former);
 }
 
-/// Before anything else that the donor does: its checkpoint may not be kept for long. Where files travel, what its node
-/// has not yet sent cannot be copied: then it is an older one, or none.
-void Coordinator::take_checkpoint(TimePoint now, const trial_order::Exploit& order, CoordinatorCommands& out) {
-  const auto donor = runs_.find(order.donor);
-  const std::string from = donor == runs_.end() ? std::string() : donor->second.checkpoint_to_copy(order.step);
-  const std::string to = from.empty() ? std::string() : order.to + from.substr(from.rfind('/'));
-  RunMachine& run = runs_.at(order.run);
-  Experiment& parent = experiments_.at(*run.definition().parent);
+void Coordinator::hold_copy(TimePoint now, RunMachine& run, CoordinatorCommands& out) {
+  Experiment& experiment = experiments_.at(*run.definition().parent);
+  run.note_taking(true);
+  experiment.on_held(run.definition().id, now, settings_.copy_limit);
+  settle_copies(now, experiment, out);
+}
+
+/// A donor is compared by what it reports, and saves that state only then: who copies it at once would get the one
+/// before, or none, by chance.
+void Coordinator::settle_copies(TimePoint now, Experiment& experiment, CoordinatorCommands& out) {
+  const auto& copies = experiment.copies();
+  const auto first_due = [&] {
+    return std::find_if(copies.begin(), copies.end(),
+                        [&](const auto& copy) { return is_due(now, experiment, copy.first, copy.second); });
+  };
+  for (auto due = first_due(); due != copies.end(); due = first_due())
+    take_checkpoint(now, experiment, tune::TrialId(due->first), out);
+}
+
+/// What it waits for is stored, or something newer, or nothing more comes, or that takes too long.
+bool Coordinator::is_due(TimePoint now, const Experiment& experiment, tune::TrialId trial, const HeldCopy& copy) const {
+  if (!experiment.may_copy(trial)) return false;
+  const auto donor = runs_.find(experiment.run_of(copy.donor));
+  if (donor == runs_.end() || now >= copy.since + copy.limit) return true;
+  const std::string stored = state_to_copy(experiment, copy);
+  if (experiment.is_second_hand(copy)) return !stored.empty();
+  if (!stored.empty() && step_of(stored).value_or(copy.donor_step) >= copy.donor_step) return true;
+  if (!donor->second.finished() && experiment.record_of(copy.donor).phase != TrialPhase::kPaused) return false;
+  const auto is_on_its_way = [&copy](const Arrival& one) {
+    return one.is_accepted && !one.is_stored && step_of(one.path).value_or(0) >= copy.donor_step;
+  };
+  const Arrivals& arrivals = donor->second.state().arrivals_;
+  return std::none_of(arrivals.begin(), arrivals.end(), is_on_its_way);
+}
+
+/// As far as it is stored; empty: nothing is. Where files travel, what its node has not yet sent cannot be copied.
+std::string Coordinator::state_to_copy(const Experiment& experiment, const HeldCopy& copy) const {
+  if (experiment.is_second_hand(copy)) return experiment.record_of(copy.donor).taken;
+  const auto donor = runs_.find(experiment.run_of(copy.donor));
+  return donor == runs_.end() ? std::string() : donor->second.checkpoint_to_copy(copy.donor_step);
+}
+
+/// Before anything else that the donor does: its checkpoint may not be kept for long.
+void Coordinator::take_checkpoint(TimePoint now, Experiment& experiment, tune::TrialId trial,
+                                  CoordinatorCommands& out) {
+  const RunId id = experiment.run_of(trial);
+  const auto again = experiment.definition_of(trial);
+  const bool may_go_on = !runs_.at(id).finished() || (again.ok() && runs_.at(id).definition().past);
+  const std::string from = may_go_on ? state_to_copy(experiment, experiment.copies().at(trial)) : std::string();
+  const std::vector<tune::TrialId> copiers = from.empty() ? std::vector<tune::TrialId>() : experiment.copiers_of(trial);
+  const HeldCopy copy = experiment.end_copy(trial);
+  // What they wait for is given up here.
+  for (const tune::TrialId copier : copiers)
+    if (experiment.may_copy(copier)) take_checkpoint(now, experiment, copier, out);
+  // A run that has ended has its folder open no more.
+  if (!from.empty() && runs_.at(id).finished()) begin_trial(now, again.value(), out);
+  RunMachine& run = runs_.at(id);
+  std::string to;
   if (!from.empty()) {
-    out.push_back(TakeCheckpoint{order.run, from, to});
+    to = experiment.taken_folder(trial) + from.substr(from.rfind('/'));
+    out.push_back(TakeCheckpoint{id, from, to});
     const ScoredCheckpoint best = run.best_checkpoint();
-    if (const std::string kept = parent.keep_best(order.run, order.donor, best); !kept.empty())
-      out.push_back(TakeCheckpoint{order.run, best.path, kept});
+    if (const std::string kept = experiment.keep_best(id, experiment.run_of(copy.donor), best); !kept.empty())
+      out.push_back(TakeCheckpoint{id, best.path, kept});
+  } else if (copy.step > 0) {
+    run.note_compared(copy.step);  // It stays what it was compared as.
   }
-  parent.on_taken(order.run, from, to, out);
-  run.on_pause(now, order.reason, from.empty(), out);
+  experiment.on_taken(trial, copy, from, to, out);
+  if (run.finished()) return go_on_after_end(now, experiment, id, out);
+  run.note_taking(!from.empty());
+  run.on_pause(now, experiment.record_of(trial).reason, from.empty(), out);
+  note_touched(id);
+}
+
+/// Of a trial whose run has ended while its copy was held, and for which there was nothing to copy.
+void Coordinator::go_on_after_end(TimePoint now, Experiment& experiment, const RunId& run, CoordinatorCommands& out) {
+  const RunOutcome outcome = runs_.at(run).state().outcome_;
+  TrialOrders orders;
+  if (outcome.state == "succeeded")
+    experiment.on_ended(run, outcome, out, orders);
+  else
+    experiment.on_paused(run, out, orders);
+  carry_out(now, orders, out);
+}
+
+void Coordinator::on_checkpoint_stored(TimePoint now, const coordinator_event::CheckpointStored& stored,
+                                       CoordinatorCommands& out) {
+  RunMachine& run = runs_.at(stored.run);
+  run.on_checkpoint_stored(stored.path, out);
+  const auto parent = experiments_.find(run.definition().parent.value_or(""));
+  if (parent != experiments_.end() && !parent->second.copies().empty()) advance(now, parent->second, out);
 }
 
 /// It waits, or was ended with its experiment while it did. Behind those that wait already: one that gives its place up
@@ -249,7 +330,7 @@ void Coordinator::carry_out(TimePoint now, const TrialOrders& orders, Coordinato
       run->second.on_pause(now, pause->reason, true, out);
     if (std::holds_alternative<trial_order::Resume>(order)) resume_trial(now, run->second, out);
     if (const auto* compared = std::get_if<trial_order::Compared>(&order)) run->second.note_compared(compared->step);
-    if (const auto* exploit = std::get_if<trial_order::Exploit>(&order)) take_checkpoint(now, *exploit, out);
+    if (std::holds_alternative<trial_order::Exploit>(order)) hold_copy(now, run->second, out);
     if (const auto* clone = std::get_if<trial_order::Clone>(&order)) {
       out.push_back(ChangeJob{id, *clone->run.job.resolved});
       run->second.on_clone(clone->run.job);

@@ -37,6 +37,8 @@ struct CoordinatorSettings {
   /// Nodes have disks of their own, and what they save comes to the coordinator's some time later: it is told then
   /// (coordinator_event::CheckpointStored).
   bool files_travel = false;
+  /// So long a copy of a trial waits until the state that was compared is stored (HeldCopy).
+  Duration copy_limit = std::chrono::seconds(5);
 };
 
 struct CoordinatorState {

@@ -297,7 +297,7 @@ void Experiment::obey(const tune::Decisions& decisions, CoordinatorCommands& out
         orders.emplace_back(trial_order::Resume{run_of(decision.trial)});
         break;
       case tune::Action::kExploit:
-        exploit(decision, why, orders);
+        exploit(decision, orders);
         break;
     }
   }
@@ -311,7 +311,10 @@ void Experiment::stop(tune::TrialId trial, tune::Outcome outcome, std::string re
     ++at_work_;
   }
   its.phase = TrialPhase::kStopping;
-  if (!its.interrupted) its.held.clear();  // As if nothing had crossed.
+  if (!its.interrupted) {
+    its.held.clear();  // As if nothing had crossed.
+    copies_.erase(trial);
+  }
   its.outcome = outcome;
   its.reason = std::move(reason);
   record({{"event", "trial_stopping"}, {"trial", trial}, {"as", tune::word_of(outcome)}, {"why", its.reason}}, out);

@@ -10,6 +10,7 @@
 //   trial:  (made) ──> running ──its run ends──────────────────────────> ended
 //                       │  │ └── stop decided, asked ──> stopping ───────> │
 //                       │  └──── pause decided ──> pausing ──> paused ──> stopping
+//                       │        exploit decided ────^ at work until the donor's state is stored (HeldCopy)
 //                       │                                        │
 //                       └<────── the scheduler resumes it <──────┘
 //
@@ -60,14 +61,9 @@ struct Compared {
   RunId run;
   std::int64_t step = 0;
 };
-/// It gives its ranks up, and takes the donor's checkpoint of `step` (its newest, where that is not kept) into the
-/// folder `to` of its own.
+/// It is to take another one's state, which Experiment::copies() names; when that is stored it gives its ranks up.
 struct Exploit {
   RunId run;
-  RunId donor;
-  std::int64_t step = 0;
-  std::string to;
-  std::string reason;
 };
 /// Of one that is paused: it goes on as `run` says, from what it has taken.
 struct Clone {
@@ -118,6 +114,18 @@ class Experiment : private ExperimentState {
     const TrialPhase phase = trials_.at(trial).phase;
     return phase == TrialPhase::kRunning || phase == TrialPhase::kPausing;
   }
+  /// Of one that has begun and is not forgotten.
+  [[nodiscard]] const TrialRecord& record_of(tune::TrialId trial) const { return trials_.at(trial); }
+  /// By trial: what is to be taken, and is not yet.
+  [[nodiscard]] const std::map<tune::TrialId, HeldCopy>& copies() const { return copies_; }
+  /// It has a copy that may be made now; one that was stopped with its experiment has not until it goes on.
+  [[nodiscard]] bool may_copy(tune::TrialId trial) const {
+    return is_readable() && copies_.contains(trial) && trials_.at(trial).phase == TrialPhase::kPausing;
+  }
+  /// What the donor itself is to take is meant, and it has not got that yet.
+  [[nodiscard]] bool is_second_hand(const HeldCopy& copy) const;
+  /// Who waits for the state that `donor` has before it takes another one's.
+  [[nodiscard]] std::vector<tune::TrialId> copiers_of(tune::TrialId donor) const;
 
   /// What is known of a trial's run that has ended: it may go on from there, or others from its state.
   [[nodiscard]] bool may_need(const RunId& run) const;
@@ -136,9 +144,18 @@ class Experiment : private ExperimentState {
   /// `run` is to take the state of `donor`, and goes on without what it has saved. Where its best checkpoint is to go,
   /// so that it stays; empty: it is not that of the trial's best value, or the donor has had a better one.
   [[nodiscard]] std::string keep_best(const RunId& run, const RunId& donor, const ScoredCheckpoint& best);
-  /// An Exploit was carried out. `from`: the donor's checkpoint, and where it is now; empty: the donor has none, and
-  /// the trial goes on as it is.
-  void on_taken(const RunId& run, const std::string& from, const std::string& to, CoordinatorCommands& out);
+  /// An Exploit is being carried out, and waits at most `limit`.
+  void on_held(const RunId& run, TimePoint now, Duration limit);
+  /// When the first copy is not waited for any longer.
+  [[nodiscard]] std::optional<TimePoint> next_copy() const;
+  /// It is made now, or never.
+  HeldCopy end_copy(tune::TrialId trial);
+  /// Where it is to take its next state.
+  [[nodiscard]] std::string taken_folder(tune::TrialId trial) const;
+  /// Its copy has ended. `from`: the donor's checkpoint, and where it is now; empty: there was none, and the trial goes
+  /// on as it is.
+  void on_taken(tune::TrialId trial, const HeldCopy& copy, const std::string& from, const std::string& to,
+                CoordinatorCommands& out);
   void on_ended(const RunId& run, const RunOutcome& outcome, CoordinatorCommands& out, TrialOrders& orders);
   void on_stop(TimePoint now, const StopRequest& request, CoordinatorCommands& out, TrialOrders& orders);
   /// Of its search program.
@@ -178,7 +195,10 @@ class Experiment : private ExperimentState {
   void start(tune::TrialId trial, tune::Values values, CoordinatorCommands& out, TrialOrders& orders);
   void stop(tune::TrialId trial, tune::Outcome outcome, std::string reason, const StopRequest& request,
             CoordinatorCommands& out, TrialOrders& orders);
-  void exploit(const tune::Decision& decision, const std::string& why, TrialOrders& orders);
+  void exploit(const tune::Decision& decision, TrialOrders& orders);
+  void note_step(TrialRecord& its, std::int64_t step) const;
+  [[nodiscard]] static std::int64_t iteration_of(const TrialRecord& donor, const HeldCopy& copy,
+                                                 const std::string& checkpoint);
   void obey(const tune::Decisions& decisions, CoordinatorCommands& out, TrialOrders& orders);
   /// Whether a trial's line counts now, when it goes on, or not at all.
   enum class Delivery { kNow, kLater, kNever };

@@ -13,13 +13,20 @@ using Line = nlohmann::ordered_json;
 
 namespace {
 
-/// Keys that people may have meant, of lines without the metric, by phase.
+constexpr std::size_t kNamesShown = 16;
+
+void add_numbers(const Line& values, const std::string& front, std::set<std::string>& names) {
+  for (const auto& [key, value] : values.items()) {
+    if (key.starts_with('_') || names.size() >= kNamesShown) continue;
+    if (value.is_object()) add_numbers(value, front + key + "/", names);
+    if (value.is_number()) names.insert(front + key);
+  }
+}
+
+/// Names that people may have meant, of lines without the metric, by phase.
 std::set<std::string> numbers_in(const Line& lines) {
-  constexpr std::size_t kShown = 16;
   std::set<std::string> names;
-  for (const Line& line : lines)
-    for (const auto& [key, value] : line.items())
-      if (value.is_number() && !key.starts_with('_') && names.size() < kShown) names.insert(key);
+  for (const Line& line : lines) add_numbers(line, "", names);
   return names;
 }
 
@@ -81,8 +88,8 @@ void Experiment::take_held(tune::TrialId trial, CoordinatorCommands& out, TrialO
 void Experiment::take_line(tune::TrialId trial, const Line& line, CoordinatorCommands& out, TrialOrders& orders) {
   TrialRecord& its = trials_.at(trial);
   const bool is_training = definition_.job.training.has_value();
-  const auto found = line.find(spec_.metric);
-  const bool has_metric = found != line.end() && (found->is_number() || found->is_null());
+  const Line* found = tune::find_value(line, spec_.metric);
+  const bool has_metric = found != nullptr && (found->is_number() || found->is_null());
   if (!has_metric) {
     const bool is_round = read_or(line, "phase", "") == "validate" || (!is_training && ++its.silent_lines > 1);
     return is_round ? note_missing(trial, Line{{"line", line}}, out) : void();
@@ -104,9 +111,10 @@ void Experiment::take_line(tune::TrialId trial, const Line& line, CoordinatorCom
           {"iteration", its.iteration},
           {"value", std::isfinite(value) ? Line(value) : Line(nullptr)}},
          out);
+  const auto step = read_or(line, "step", std::int64_t{0});
+  note_step(its, step);
   if (its.phase != TrialPhase::kRunning || stop_) return;
   const bool others_wait = more_may_come();
-  const auto step = read_or(line, "step", std::int64_t{0});
   const tune::Decisions decisions = rule_->on_report({trial, its.iteration, value, others_wait, step});
   if (decisions.front().may_be_copied && decisions.front().action != tune::Action::kExploit)
     orders.emplace_back(trial_order::Compared{run_of(trial), step});

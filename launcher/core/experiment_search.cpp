@@ -35,7 +35,7 @@ void Experiment::on_search_said(TimePoint now, const std::string& line, Coordina
     const auto known = trials_.find(kill->trial);
     const bool is_alive = known != trials_.end() && known->second.phase != TrialPhase::kStopping &&
                           known->second.phase != TrialPhase::kEnded;
-    if (is_alive) stop(kill->trial, tune::Outcome::kCancelled, "the search program wants it to end", {}, out, orders);
+    if (is_alive) stop(kill->trial, tune::Outcome::kCancelled, tune::kKillReason, {}, out, orders);
   } else {
     no_more_ = true;
     unmade_.merge(owed_);

@@ -30,6 +30,22 @@ struct BestState {
   std::string checkpoint;  ///< Absolute; empty: none of that value is kept.
 };
 
+/// Reports of a trial whose steps are remembered: so far back a checkpoint's iteration is known by its step.
+inline constexpr std::size_t kReportStepsMax = 64;
+
+/// A trial is to go on from another one's state, and that may still be on its way to the disk. Until it is there, or is
+/// not waited for any longer, the trial goes on as it is.
+struct HeldCopy {
+  tune::TrialId donor = 0;
+  std::int64_t donor_iteration = 0;  ///< When the donor was compared,
+  std::int64_t donor_step = 0;       ///< and its step then; 0: not known.
+  std::int64_t donor_clones = 0;     ///< TrialRecord::clones of the donor by then: which of its states is meant.
+  std::int64_t iteration = 0;        ///< When the trial itself was compared,
+  std::int64_t step = 0;             ///< and its step then.
+  TimePoint since;
+  Duration limit{0};  ///< After so long it takes what there is, or goes on as it is.
+};
+
 /// What is known of a trial as long as it may matter to its experiment.
 struct TrialRecord {
   TrialPhase phase = TrialPhase::kRunning;
@@ -46,11 +62,12 @@ struct TrialRecord {
   double wall_s = 0;                    ///< Of one that has ended.
   std::int64_t failures = 0;            ///< After which it was started again.
   std::int64_t silent_lines = 0;        ///< That have not had the metric.
-  std::string origin;                   ///< With which state it has begun: a donor's, in its own folder; empty: anew.
-  std::int64_t clones = 0;              ///< How often it has taken another one's state.
-  std::string taken;                    ///< While it is pausing: with which state it goes on; empty: its own.
-  tune::Values next;                    ///< And with which values, then; null: its own.
-  bool waits = true;                    ///< And whether it waits until it is resumed.
+  std::map<std::int64_t, std::int64_t> steps;  ///< The iteration by step, of newest reports; where others may copy it.
+  std::string origin;       ///< With which state it has begun: a donor's, in its own folder; empty: anew.
+  std::int64_t clones = 0;  ///< How often it was to take another one's state.
+  std::string taken;        ///< While it is pausing: with which state it goes on; empty: its own.
+  tune::Values next;        ///< And with which values, then; null: its own.
+  bool waits = true;        ///< And whether it waits until it is resumed.
   std::vector<nlohmann::ordered_json> held;  ///< Lines that came after it was to pause: they count when it goes on.
   /// It was ended with the experiment, and goes on with it, as what it was then.
   std::optional<TrialPhase> interrupted;
@@ -64,9 +81,10 @@ struct ExperimentState {
   /// Those that have not ended, or go on with the experiment; the best one; and all where an ended one may be copied.
   /// Of any other that has begun nothing is kept here: there may be a hundred thousand.
   std::map<tune::TrialId, TrialRecord> trials_;
-  tune::TrialId next_ = 0;             ///< The trial that is made next.
-  std::optional<tune::TrialId> best_;  ///< That has ended and reported the best value.
-  std::int64_t at_work_ = 0;           ///< Counted, as those below.
+  std::map<tune::TrialId, HeldCopy> copies_;  ///< Of trials that pause for that, or did when their experiment ended.
+  tune::TrialId next_ = 0;                    ///< The trial that is made next.
+  std::optional<tune::TrialId> best_;         ///< That has ended and reported the best value.
+  std::int64_t at_work_ = 0;                  ///< Counted, as those below.
   std::int64_t paused_ = 0;
   std::int64_t ended_ = 0;
   std::int64_t failed_ = 0;        ///< Of those.

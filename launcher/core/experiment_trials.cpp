@@ -1,6 +1,7 @@
 // Experiment: how its trials pause, copy each other, end and go on, and with them the experiment.
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,16 +20,72 @@ using coordinator_command::RecordBest;
 using coordinator_command::RecordEvent;
 using Line = nlohmann::ordered_json;
 
-void Experiment::exploit(const tune::Decision& decision, const std::string& why, TrialOrders& orders) {
+void Experiment::exploit(const tune::Decision& decision, TrialOrders& orders) {
   TrialRecord& its = trials_.at(decision.trial);
   its.phase = TrialPhase::kPausing;
   its.next = decision.values;
   its.waits = decision.waits;
-  const std::string to = fmt::format("{}/{}/{:04}", run_dir_of(decision.trial), transfer::kTakenFolder, ++its.clones);
-  orders.emplace_back(
-      trial_order::Exploit{run_of(decision.trial), run_of(*decision.donor), decision.donor_step, to, why});
-  // A command's reports are counted here, and go on where the donor's were.
-  if (!definition_.job.training) its.reports = decision.donor_iteration;
+  ++its.clones;
+  HeldCopy& copy = copies_[decision.trial] = {};
+  copy.donor = *decision.donor;
+  copy.donor_iteration = decision.donor_iteration;
+  copy.donor_step = decision.donor_step;
+  copy.donor_clones = trials_.at(copy.donor).clones;
+  copy.iteration = decision.iteration;
+  copy.step = its.steps.empty() ? 0 : its.steps.rbegin()->first;
+  orders.emplace_back(trial_order::Exploit{run_of(decision.trial)});
+}
+
+void Experiment::on_held(const RunId& run, TimePoint now, Duration limit) {
+  const auto trial = trial_of(run);
+  if (!trial || !copies_.contains(*trial)) return;
+  copies_.at(*trial).since = now;
+  copies_.at(*trial).limit = limit;
+}
+
+std::optional<TimePoint> Experiment::next_copy() const {
+  std::optional<TimePoint> next;
+  for (const auto& [trial, copy] : copies_)
+    if (may_copy(trial)) next = std::min(next.value_or(TimePoint::max()), copy.since + copy.limit);
+  return next;
+}
+
+bool Experiment::is_second_hand(const HeldCopy& copy) const {
+  const TrialRecord& donor = trials_.at(copy.donor);
+  return donor.clones == copy.donor_clones && (copies_.contains(copy.donor) || !donor.taken.empty());
+}
+
+std::vector<tune::TrialId> Experiment::copiers_of(tune::TrialId donor) const {
+  std::vector<tune::TrialId> copiers;
+  for (const auto& [trial, copy] : copies_)
+    if (copy.donor == donor && may_copy(trial) && !is_second_hand(copy)) copiers.push_back(trial);
+  return copiers;
+}
+
+HeldCopy Experiment::end_copy(tune::TrialId trial) {
+  const HeldCopy copy = copies_.at(trial);
+  copies_.erase(trial);
+  return copy;
+}
+
+std::string Experiment::taken_folder(tune::TrialId trial) const {
+  return fmt::format("{}/{}/{:04}", run_dir_of(trial), transfer::kTakenFolder, trials_.at(trial).clones);
+}
+
+/// Where others may copy it, so that a checkpoint of it is known by its step.
+void Experiment::note_step(TrialRecord& its, std::int64_t step) const {
+  if (!may_copy_ended() || step <= 0) return;
+  its.steps[step] = its.iteration;
+  if (its.steps.size() > kReportStepsMax) its.steps.erase(its.steps.begin());
+}
+
+/// Of the donor's last report that has gone into `checkpoint`, as far as that is known.
+std::int64_t Experiment::iteration_of(const TrialRecord& donor, const HeldCopy& copy, const std::string& checkpoint) {
+  const auto step = step_of(checkpoint);
+  if (!step || donor.steps.empty()) return copy.donor_iteration;
+  const auto after = donor.steps.upper_bound(*step);
+  if (after != donor.steps.begin()) return std::prev(after)->second;
+  return std::max<std::int64_t>(after->second - 1, 0);
 }
 
 std::string Experiment::keep_best(const RunId& run, const RunId& donor, const ScoredCheckpoint& best) {
@@ -45,21 +102,36 @@ BestState Experiment::best_state_of(const TrialRecord& its) {
   return its.best_state.value_or(BestState{its.values, its.origin, its.checkpoint});
 }
 
-/// Without the state, the values are worth nothing.
-void Experiment::on_taken(const RunId& run, const std::string& from, const std::string& to, CoordinatorCommands& out) {
-  const tune::TrialId trial = *trial_of(run);
+/// Without the state, the values are worth nothing. Who decides is told where the trial really is: the checkpoint may
+/// be an older or a newer one than that which was compared.
+void Experiment::on_taken(tune::TrialId trial, const HeldCopy& copy, const std::string& from, const std::string& to,
+                          CoordinatorCommands& out) {
   TrialRecord& its = trials_.at(trial);
+  const TrialRecord& donor = trials_.at(copy.donor);
+  const std::int64_t iteration = from.empty() ? copy.iteration : iteration_of(donor, copy, from);
+  const std::int64_t step = from.empty() ? copy.step : step_of(from).value_or(copy.donor_step);
   its.taken = to;
-  record({{"event", "trial_cloned"}, {"trial", trial}, {"checkpoint", from.empty() ? Line(nullptr) : Line(from)}}, out);
-  if (!from.empty()) return;
-  its.next = nullptr;
-  if (!definition_.job.training) its.reports = its.iteration;  // It goes on counting where it was.
-  rule_->on_values(trial, its.values);
+  record({{"event", "trial_cloned"},
+          {"trial", trial},
+          {"donor", copy.donor},
+          {"checkpoint", from.empty() ? Line(nullptr) : Line(from)},
+          {"iteration", iteration}},
+         out);
+  rule_->on_copied(trial, iteration, step);
+  if (from.empty()) {
+    its.next = nullptr;
+    return rule_->on_values(trial, its.values);
+  }
+  its.held.clear();  // It has said that of a state that it gives up.
+  its.steps = {donor.steps.begin(), donor.steps.upper_bound(step)};
+  // A command's reports are counted here, and go on where the donor's were.
+  if (!definition_.job.training) its.reports = iteration;
 }
 
 void Experiment::on_paused(const RunId& run, CoordinatorCommands& out, TrialOrders& orders) {
   const auto trial = trial_of(run);
   if (!trial || !is_readable() || trials_.at(*trial).phase != TrialPhase::kPausing) return;
+  if (copies_.contains(*trial)) return;  // It may be told what to go on from at any time.
   TrialRecord& its = trials_.at(*trial);
   if (const Status cloned = become_clone(*trial, orders); !cloned)
     return stop(*trial, tune::Outcome::kFailed, cloned.error().message, {}, out, orders);
@@ -99,6 +171,9 @@ void Experiment::on_ended(const RunId& run, const RunOutcome& outcome, Coordinat
       read_or(outcome.best_checkpoints.front(), "metric", "") == spec_.metric)
     its.checkpoint = absolute(read_or(outcome.best_checkpoints.front(), "path", ""));
   if (its.reports == 0 && is_readable() && outcome.state == "succeeded") note_missing(*trial, outcome.metrics, out);
+  // It was at its end before it could take another one's state: that state is not. Else how fast it is would decide.
+  const bool is_copying = its.phase == TrialPhase::kPausing && (copies_.contains(*trial) || !its.taken.empty());
+  if (outcome.state == "succeeded" && is_copying && is_readable()) return on_paused(run, out, orders);
   const bool is_failed = outcome.state == "failed" || outcome.state == "not_placed";
   if (is_failed) {
     if (may_restart(its, outcome)) return restart(*trial, outcome.error, out, orders);
@@ -156,6 +231,7 @@ void Experiment::end_trial(tune::TrialId trial, tune::Outcome outcome, std::stri
   if (!is_readable()) return;
   note_best(trial, out);
   if (outcome != tune::Outcome::kCancelled) its.interrupted.reset();
+  if (!its.interrupted) copies_.erase(trial);
   // To who decides it is what it was: it may go on. One that cannot become a clone fails then, by its definition.
   if (its.interrupted) return static_cast<void>(become_clone(trial, orders));
   obey(rule_->on_end(trial, outcome), out, orders);
@@ -167,6 +243,7 @@ void Experiment::forget_interrupted(tune::TrialId trial) {
   TrialRecord& its = trials_.at(trial);
   if (!std::exchange(its.interrupted, std::nullopt)) return;
   its.held.clear();
+  copies_.erase(trial);
   drop_if_done(trial);
 }
 
@@ -211,8 +288,9 @@ void Experiment::on_stop(TimePoint now, const StopRequest& request, CoordinatorC
     if (its.phase == TrialPhase::kStopping || its.phase == TrialPhase::kEnded) continue;
     // One that only changes its state and its values is at work to who decides.
     const bool goes_on = its.phase == TrialPhase::kRunning || (its.phase == TrialPhase::kPausing && !its.waits);
-    its.waits = true;
-    its.interrupted = goes_on ? TrialPhase::kRunning : TrialPhase::kPaused;
+    const bool is_held = may_copy(trial);
+    its.interrupted = is_held ? TrialPhase::kPausing : goes_on ? TrialPhase::kRunning : TrialPhase::kPaused;
+    its.waits = its.waits || !is_held;
     stop(trial, tune::Outcome::kCancelled, words(request), request, out, orders);
   }
   end_if_done(now, out);
@@ -225,9 +303,13 @@ std::string Experiment::why_not_resumed(std::int64_t samples) const {
     return fmt::format("it has {} samples already: fewer are not possible", spec_.samples);
   if (samples > 0)
     if (std::string misfit = misfit_of(samples); !misfit.empty()) return misfit;
+  if (no_more_ && samples > 0 && static_cast<std::uint64_t>(samples) > spec_.samples)
+    return "its search program has said \"no_more\": it makes no trials for more samples";
   if (!is_over_ || std::any_of(trials_.begin(), trials_.end(), is_interrupted) || more_may_come()) return {};
   if (!search_error_.empty() || stop_) return {};  // What was stopped with nothing left to do is done then.
   if (samples > 0 && static_cast<std::uint64_t>(samples) > spec_.samples) return {};
+  if (no_more_)
+    return fmt::format("all of its {} trials have ended, and its search program has said \"no_more\"", ended_);
   return fmt::format("all of its {} trials have ended: --samples N with more than {} makes more of them", ended_,
                      spec_.samples);
 }
@@ -257,6 +339,10 @@ void Experiment::on_resumed(TimePoint now, std::int64_t samples, CoordinatorComm
     ++(its.phase == TrialPhase::kPaused ? paused_ : at_work_);
     record({{"event", "trial_resumed"}, {"trial", trial}, {"state", name(its.phase)}}, out);
     if (its.phase == TrialPhase::kPaused) continue;
+    if (its.phase == TrialPhase::kPausing) {
+      copies_.at(trial).since = now;  // It begins again with what it takes, or without.
+      continue;
+    }
     if (auto run = definition_of(trial))
       orders.emplace_back(trial_order::Start{std::move(run).value()});
     else
@@ -305,9 +391,13 @@ void Experiment::finish(TimePoint now, CoordinatorCommands& out) {
     outcome_.checkpoint = state.checkpoint;
     best = {{"trial", *best_}, {"value", *its.best}, {"iteration", its.best_iteration}, {"parameters", state.values}};
   }
-  outcome_.tune = {{"metric", spec_.metric}, {"mode", spec_.mode == tune::Mode::kMax ? "max" : "min"},
-                   {"trials", planned()},    {"ended", ended_},
-                   {"failed", failed_},      {"best", best}};
+  outcome_.tune = {{"metric", spec_.metric},
+                   {"mode", spec_.mode == tune::Mode::kMax ? "max" : "min"},
+                   {"trials", planned()},
+                   {"ended", ended_},
+                   {"failed", failed_},
+                   {"best", best},
+                   {"may_go_on", why_not_resumed(0).empty()}};
   record({{"event", "run_finished"},
           {"state", outcome_.state},
           {"exit_code", outcome_.exit_code},
@@ -325,9 +415,10 @@ void Experiment::tell_open(CoordinatorCommands& out) const {
   if (is_over_) out.push_back(FinishRun{definition_.id, outcome_});
 }
 
-/// Nobody has heard the search program meanwhile.
+/// Nobody has heard the search program meanwhile, nor what nodes have saved.
 void Experiment::on_restarted(TimePoint now, CoordinatorCommands& out, TrialOrders& orders) {
   if (owed_since_) owed_since_ = now;
+  for (auto& [trial, copy] : copies_) copy.since = now;
   if (is_over_) return;
   record({{"event", "coordinator_restarted"}}, out);
   if (is_readable()) return;

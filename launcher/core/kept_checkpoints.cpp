@@ -5,6 +5,7 @@
 
 #include "common/checkpoint/manifest.hpp"
 #include "common/json/lenient.hpp"
+#include "launcher/tune/metric.hpp"
 
 namespace sgd::core {
 namespace {
@@ -63,9 +64,9 @@ std::vector<ScoredCheckpoint> scored(const std::vector<std::string>& paths, cons
 }
 
 std::optional<double> score_in(const nlohmann::ordered_json& line, const job::KeepBest& best) {
-  const nlohmann::ordered_json& value = member(line, best.metric.c_str());
-  if (!value.is_number() || !std::isfinite(value.get<double>())) return std::nullopt;
-  return value.get<double>();
+  const nlohmann::ordered_json* value = tune::find_value(line, best.metric);
+  if (value == nullptr || !value->is_number() || !std::isfinite(value->get<double>())) return std::nullopt;
+  return value->get<double>();
 }
 
 bool note_score(const nlohmann::ordered_json& line, const job::KeepBest& best, const std::vector<std::string>& paths,

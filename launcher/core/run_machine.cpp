@@ -90,8 +90,7 @@ void RunMachine::on_view(TimePoint now, const NodeId& node, const NodeView& view
   const bool waits = phase_ == RunPhase::kRecovering || phase_ == RunPhase::kWaiting;
   if (waits && !record.lost && view.is_leaving && !was_leaving) send_desired(node, record, cluster::Want::kClear, out);
   consider_leaving(out);
-  // A link may have closed behind which missed ranks are.
-  if (is_live() || phase_ == RunPhase::kRecovering) decide(now, out);
+  decide(now, out);  // A link may have closed behind which missed ranks are.
 }
 
 Demand RunMachine::demand() const {

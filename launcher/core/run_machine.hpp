@@ -77,6 +77,8 @@ class RunMachine : private RunState {
   /// counts.
   void on_pause(TimePoint now, std::string reason, bool saves, CoordinatorCommands& out);
   void on_resume();
+  /// Whether it is to go on from another trial's state: then its end by itself is not that of its trial.
+  void note_taking(bool takes) { takes_state_ = takes; }
   /// Of one that is paused: from here on it goes on under `job`, from the state that this begins with.
   void on_clone(job::JobSpec job);
   /// Of one that has not begun: nodes that are lost may have something of its former life. It is to go, and what they

@@ -39,7 +39,8 @@ void RunMachine::judge_saving() {
   const bool had_time =
       outcome_.state == "succeeded" || (stop_ && !stop_->at_once && outcome_.state == state_of(*stop_));
   if (!unsaved_ || !had_time) return;
-  const std::string until = stop_ ? outcome_.error : std::string("trained to the end");
+  // Whoever stops it after its last step ends nothing.
+  const std::string until = outcome_.state == "succeeded" ? std::string("trained to the end") : outcome_.error;
   outcome_.error =
       fmt::format("{}, but the state of step {} could not be saved: {}", until, unsaved_->step, unsaved_->reason);
   outcome_.state = "failed";
@@ -104,7 +105,7 @@ void RunMachine::keep_little() {
   kept.definition_.id = definition_.id;
   kept.definition_.parent = definition_.parent;
   // Its experiment may want it to go on.
-  if (definition_.parent && outcome_.state != "succeeded") kept.definition_.past = what_it_leaves();
+  if (definition_.parent && (outcome_.state != "succeeded" || takes_state_)) kept.definition_.past = what_it_leaves();
   kept.definition_.job = std::move(little);
   kept.definition_.run_dir = definition_.run_dir;
   kept.definition_.placement_timeout = definition_.placement_timeout;

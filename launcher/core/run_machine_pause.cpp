@@ -55,6 +55,7 @@ void RunMachine::on_clone(job::JobSpec job) {
   SGD_ASSERT(is_paused_ &&
              (phase_ == RunPhase::kWaiting || phase_ == RunPhase::kPlacing));  // Else ranks would have it.
   definition_.job = std::move(job);
+  takes_state_ = false;
   checkpoints_ = {told(definition_.job.resume_from)};
   arrivals_.clear();
   come_.clear();

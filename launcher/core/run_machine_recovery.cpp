@@ -237,9 +237,8 @@ void RunMachine::lose_node(TimePoint now, const NodeId& node, const std::string&
 }
 
 /// Survivors miss a peer, and a node's link is closed: that node is gone, and nobody waits for its silence. The link
-/// may be seen to close when the run recovers already from what the survivors said.
+/// may be seen to close when the run recovers, or ends, already from what the survivors said.
 void RunMachine::note_peer_loss(TimePoint now, CoordinatorCommands& out) {
-  if (!is_live() && phase_ != RunPhase::kRecovering) return;
   if (!causes_.cause() || !causes_.cause()->misses_peer()) return;
   for (const auto& [node, record] : nodes_) {
     const auto view = views_.find(node);

@@ -115,6 +115,8 @@ struct RunState {
   bool start_at_capacity_ = true;  ///< While waiting: for slots; else only for the time.
   std::optional<TimePoint> wait_until_;
   bool is_paused_ = false;  ///< It is to have no ranks until it is resumed.
+  /// It is to go on from another trial's state, also where its own ranks are at their end before that.
+  bool takes_state_ = false;
   bool is_queued_ = false;  ///< While waiting for slots: only other runs are in the way, so no attempt is used.
   std::optional<TimePoint> placeless_since_;  ///< While placing: not even idle nodes have room. Set: the time-out runs.
   std::optional<TimePoint> grow_at_;          ///< The cooldown of the last change of size ends.

@@ -8,6 +8,7 @@
 
 #include "launcher/net/certificate.hpp"
 #include "launcher/net/identity_files.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/net/wall_clock.hpp"
 
 namespace sgd::net {
@@ -65,7 +66,7 @@ struct Enrolment::Attempt : std::enable_shared_from_this<Attempt> {
 
   boost::asio::io_context& io;
   Dialer dialer;
-  boost::asio::steady_timer limit;
+  Timer limit;
   ReadBuffer buffer;
   std::shared_ptr<const TlsContext> tls;
   std::shared_ptr<Connection> connection;
@@ -112,10 +113,8 @@ void Enrolment::begin(std::shared_ptr<const TlsContext> tls, join::Request messa
   if (!request) return attempt->finish(request.error());
   std::visit([&](auto& one) { one.csr = request.value(); }, message);
   attempt->message = std::move(message);
-  attempt->limit.expires_after(kLimit);
-  attempt->limit.async_wait([attempt](const boost::system::error_code& error) {
-    if (!error) attempt->finish(Error{fmt::format("no answer within {}", format_duration(kLimit))});
-  });
+  attempt->limit.after(
+      kLimit, [attempt] { attempt->finish(Error{fmt::format("no answer within {}", format_duration(kLimit))}); });
   const std::weak_ptr<Attempt> weak = attempt;
   attempt->dialer.start({[weak](Socket socket) {
                            if (const auto here = weak.lock()) here->talk(std::move(socket));
@@ -144,10 +143,7 @@ void Renewer::start(Handlers handlers) {
 }
 
 void Renewer::look_after(Duration wait) {
-  timer_.expires_after(wait);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) look();
-  });
+  timer_.after(wait, [this] { look(); });
 }
 
 void Renewer::look() {

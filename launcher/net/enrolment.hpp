@@ -8,12 +8,12 @@
 #include <string>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/messages/join.hpp"
 #include "launcher/net/connection.hpp"
 #include "launcher/net/dialer.hpp"
 #include "launcher/net/join_token.hpp"
+#include "launcher/net/timer.hpp"
 
 namespace sgd::net {
 
@@ -72,7 +72,7 @@ class Renewer {
   std::shared_ptr<const TlsContext> tls_;
   Pace pace_;
   Handlers handlers_;
-  boost::asio::steady_timer timer_;
+  Timer timer_;
   std::unique_ptr<Enrolment> enrolment_;
 };
 

@@ -262,9 +262,7 @@ void Gateway::serve_queue() {
 
 /// Places are also free again when sessions end, which the gateway is not told.
 void Gateway::watch_queue() {
-  queue_timer_.expires_after(kQueueLook);
-  queue_timer_.async_wait([this, alive = std::weak_ptr<const char>(alive_)](const boost::system::error_code& error) {
-    if (error || alive.expired()) return;
+  queue_timer_.after(kQueueLook, [this] {
     for (Arrival& late : queue_.take_older(std::chrono::steady_clock::now() - kQueueTime))
       handlers_.on_refused(peer_name(late.socket),
                            {RefusalKind::kTooMany, fmt::format("no place within {}", format_duration(kQueueTime))});
@@ -287,10 +285,7 @@ void Gateway::look_for_revoked() {
   if (std::exchange(looked_version_, tls.version()) != tls.version())
     for (const std::weak_ptr<Connection>& one : admitted_)
       if (const auto open = one.lock()) open->close_if_revoked();
-  revoked_timer_.expires_after(TlsContext::kLook / 2);
-  revoked_timer_.async_wait([this, alive = std::weak_ptr<const char>(alive_)](const boost::system::error_code& error) {
-    if (!error && !alive.expired()) look_for_revoked();
-  });
+  revoked_timer_.after(TlsContext::kLook / 2, [this] { look_for_revoked(); });
 }
 
 void Gateway::enter(Arrival arrival) {

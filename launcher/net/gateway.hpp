@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/json/nlohmann.hpp"
 #include "common/messages/frame.hpp"
@@ -20,6 +19,7 @@
 #include "launcher/net/connection.hpp"
 #include "launcher/net/fair_queue.hpp"
 #include "launcher/net/listener.hpp"
+#include "launcher/net/timer.hpp"
 #include "launcher/net/work_meter.hpp"
 
 namespace sgd::net {
@@ -153,14 +153,13 @@ class Gateway {
   /// too.
   std::shared_ptr<std::map<std::string, std::size_t>> places_;
   FairQueue<Arrival> queue_;
-  boost::asio::steady_timer queue_timer_;
+  Timer queue_timer_;
   std::vector<std::weak_ptr<Connection>> admitted_;  ///< By certificate.
   /// By role and name of those who are here, and of those who have not made up for their work yet.
   std::map<std::string, std::shared_ptr<WorkMeter>> meters_;
   std::map<std::string, TimePoint> members_;  ///< When a member last came from, or left, an address.
   std::uint64_t looked_version_ = 0;          ///< Of the TLS context, when they were looked at.
-  boost::asio::steady_timer revoked_timer_;
-  std::shared_ptr<const char> alive_ = std::make_shared<char>();
+  Timer revoked_timer_;
 };
 
 }  // namespace sgd::net

@@ -112,17 +112,13 @@ void Listener::start(OnSocket on_socket) {
 }
 
 void Listener::accept() {
-  acceptor_.async_accept([this](const boost::system::error_code& error, Socket socket) {
-    if (error == asio::error::operation_aborted) return;
-    if (error) {
-      pause_.expires_after(kPause);
-      return pause_.async_wait([this](const boost::system::error_code& ended) {
-        if (!ended) accept();
+  acceptor_.async_accept(
+      [this, is_here = std::weak_ptr(is_here_)](const boost::system::error_code& error, Socket socket) {
+        if (is_here.expired() || error == asio::error::operation_aborted) return;
+        if (error) return pause_.after(kPause, [this] { accept(); });
+        on_socket_(std::move(socket));
+        if (!is_here.expired()) accept();
       });
-    }
-    on_socket_(std::move(socket));
-    accept();
-  });
 }
 
 }  // namespace sgd::net

@@ -10,11 +10,11 @@
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/base/result.hpp"
 #include "launcher/net/connection.hpp"
 #include "launcher/net/dialer.hpp"
+#include "launcher/net/timer.hpp"
 
 namespace sgd::net {
 
@@ -47,11 +47,12 @@ class Listener {
   void accept();
 
   Acceptor acceptor_;
-  boost::asio::steady_timer pause_;
+  Timer pause_;
   std::shared_ptr<const TlsContext> tls_;
   OnSocket on_socket_;
   int port_;
   std::string path_;
+  std::shared_ptr<char> is_here_ = std::make_shared<char>();  ///< For a socket that waits for its turn.
 };
 
 }  // namespace sgd::net

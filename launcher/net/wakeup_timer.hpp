@@ -6,9 +6,9 @@
 #include <utility>
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "common/base/time.hpp"
+#include "launcher/net/timer.hpp"
 
 namespace sgd::net {
 
@@ -22,11 +22,8 @@ class WakeupTimer {
   void arm(const std::optional<TimePoint>& next) {
     if (next == armed_) return;
     armed_ = next;
-    timer_.cancel();
-    if (!next) return;
-    timer_.expires_at(*next);
-    timer_.async_wait([this](const boost::system::error_code& error) {
-      if (error) return;
+    if (!next) return timer_.cancel();
+    timer_.at(*next, [this] {
       armed_.reset();
       on_wakeup_();
     });
@@ -34,7 +31,7 @@ class WakeupTimer {
   void cancel() { arm(std::nullopt); }
 
  private:
-  boost::asio::steady_timer timer_;
+  Timer timer_;
   std::function<void()> on_wakeup_;
   std::optional<TimePoint> armed_;
 };

@@ -196,9 +196,10 @@ std::optional<NodesPlan> plan_nodes(const NodesWords& words, const Environment& 
   return Planner(words, environment, diagnostics).plan();
 }
 
-std::string node_name(const std::optional<int>& rank, bool is_head, const std::string& host, int pid) {
+std::string node_name(const std::optional<int>& rank, bool is_head, const std::string& host, int pid,
+                      std::uint32_t chance) {
   if (rank) return fmt::format("node{:04}", *rank);
-  return is_head ? "node0000" : fmt::format("other-{}-{}", host, pid);
+  return is_head ? "node0000" : fmt::format("other-{}-{}-{:08x}", host, pid, chance);
 }
 
 }  // namespace sgd::rendezvous

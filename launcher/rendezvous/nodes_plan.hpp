@@ -3,6 +3,7 @@
 // which one this is, and where they meet. From the words of torchrun's command line and from what Slurm and Kubernetes
 // put into the environment. Pure: no file, no name server.
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -51,7 +52,9 @@ struct NodesPlan {
 [[nodiscard]] std::optional<NodesPlan> plan_nodes(const NodesWords& words, const Environment& environment,
                                                   Diagnostics& diagnostics);
 
-/// The name that this machine's agent has: those with a rank in the order of the ranks, and before the others.
-[[nodiscard]] std::string node_name(const std::optional<int>& rank, bool is_head, const std::string& host, int pid);
+/// The name that this machine's agent has: those with a rank in the order of the ranks, and before the others. `chance`
+/// tells one without a rank from others: containers may have one host name and one pid.
+[[nodiscard]] std::string node_name(const std::optional<int>& rank, bool is_head, const std::string& host, int pid,
+                                    std::uint32_t chance);
 
 }  // namespace sgd::rendezvous

@@ -10,8 +10,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <memory>
-#include <vector>
 
 namespace sgd::rendezvous {
 namespace {
@@ -59,6 +60,10 @@ bool is_loopback_text(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
 }
 
+bool is_ipv6_text(const std::string& address) {
+  return address.find(':') != std::string::npos;
+}
+
 }  // namespace
 
 bool is_own_host(const std::string& host) {
@@ -74,15 +79,32 @@ bool is_own_host(const std::string& host) {
   });
 }
 
-std::string own_address(const net::Address& head) {
-  if (net::is_loopback(head)) return {};
-  const auto named = addresses_of(head.host);
-  const auto own = own_addresses();
-  for (const std::string& address : named)
-    if (!is_loopback_text(address) && std::find(own.begin(), own.end(), address) != own.end()) return address;
-  for (const std::string& address : own)
-    if (!is_loopback_text(address) && !address.starts_with("fe80")) return address;
-  return {};
+HeadPlace place_of(const net::Address& head, const std::vector<std::string>& named,
+                   const std::vector<std::string>& own) {
+  // A loopback address that a system gives to its own name says nothing of how others reach it, unless it is all.
+  std::vector<std::string> meant;
+  std::copy_if(named.begin(), named.end(), std::back_inserter(meant), std::not_fn(is_loopback_text));
+  if (meant.empty()) meant = named;
+  const bool is_ipv6 = meant.empty() ? is_ipv6_text(head.host) : std::all_of(meant.begin(), meant.end(), is_ipv6_text);
+  std::erase_if(meant, [is_ipv6](const std::string& address) { return is_ipv6_text(address) != is_ipv6; });
+  if (net::is_loopback(head)) return {!meant.empty() ? meant.front() : is_ipv6 ? "::1" : "127.0.0.1", ""};
+
+  HeadPlace place{is_ipv6 ? "::" : "0.0.0.0", ""};
+  const auto is_here = [&own](const std::string& address) {
+    return !is_loopback_text(address) && std::find(own.begin(), own.end(), address) != own.end();
+  };
+  const auto reaches_far = [is_ipv6](const std::string& address) {
+    return is_ipv6_text(address) == is_ipv6 && !is_loopback_text(address) && !address.starts_with("fe80");
+  };
+  const auto found = std::find_if(meant.begin(), meant.end(), is_here);
+  if (found != meant.end()) return {place.listen, *found};
+  const auto other = std::find_if(own.begin(), own.end(), reaches_far);
+  if (other != own.end()) place.own = *other;
+  return place;
+}
+
+HeadPlace find_place(const net::Address& head) {
+  return place_of(head, addresses_of(head.host), own_addresses());
 }
 
 }  // namespace sgd::rendezvous

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -81,10 +83,10 @@ Result<std::shared_ptr<FileStore>> FileStore::open(const std::string& folder, co
   return store;
 }
 
-std::vector<FileStore::Entry> FileStore::entries() const {
+std::vector<FileStore::Entry> FileStore::entries_of(const std::string& folder) {
   std::vector<Entry> found;
   std::error_code error;
-  for (fs::directory_iterator entry(folder_, error); !error && entry != fs::directory_iterator();
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {
     std::string name = entry->path().filename().string();
     const bool is_part = name.ends_with(kPart);
@@ -93,6 +95,23 @@ std::vector<FileStore::Entry> FileStore::entries() const {
     if (!is_sha256(name) || ::lstat(entry->path().c_str(), &info) != 0) continue;
     found.push_back(
         {entry->path().string(), static_cast<std::uint64_t>(info.st_size), info.st_mtim, is_part, info.st_nlink > 1});
+  }
+  return found;
+}
+
+std::vector<FileStore::Entry> FileStore::entries() const {
+  return entries_of(folder_);
+}
+
+std::vector<FileStore::Entry> FileStore::entries_of_siblings() const {
+  std::vector<Entry> found;
+  const fs::path own(folder_);
+  std::error_code error;
+  for (fs::directory_iterator one(own.parent_path(), error); !error && one != fs::directory_iterator();
+       one.increment(error)) {
+    if (one->path().filename() == own.filename()) continue;
+    std::vector<Entry> theirs = entries_of(one->path().string());
+    std::move(theirs.begin(), theirs.end(), std::back_inserter(found));
   }
   return found;
 }
@@ -128,9 +147,13 @@ storage::Held FileStore::append(const std::string& sha256, std::uint64_t offset,
   const bool is_new = ::access(path.c_str(), F_OK) != 0;
   if (held.is_stored || held.is_gap || (end <= held.bytes && !is_new)) return held;
   const std::string_view news = bytes.substr(std::min<std::size_t>(held.bytes - offset, bytes.size()));
-  held.error = make_room(news.size(), is_new ? 1 : 0);
+  held.error = make_room(news.size(), is_new ? 1 : 0, path);
   held.is_too_much = !held.error.empty();
-  if (held.is_too_much) return held;
+  if (held.is_too_much) {
+    if (!is_new) remove(path, held.bytes);  // It will not be whole: others have its room.
+    held.bytes = 0;
+    return held;
+  }
   const auto file = open_file(path, O_RDWR | O_CREAT, 0600);
   if (file && is_new) ++count_;
   const Status written = file ? file.value().write_at(held.bytes, news) : Status(file.error());
@@ -203,30 +226,40 @@ void FileStore::remove(const std::string& path, std::uint64_t bytes) {
   --count_;
 }
 
-/// Empty: so many more are allowed.
-std::string FileStore::make_room(std::uint64_t bytes, std::size_t files) {
+/// What nobody uses, the oldest first, and parts behind what is whole.
+std::vector<FileStore::Entry> FileStore::in_order_to_go(std::vector<Entry> entries) {
+  struct timespec now {};
+  (void)::clock_gettime(CLOCK_REALTIME, &now);
+  const auto rest = std::chrono::duration_cast<std::chrono::seconds>(kPartRest).count();
+  std::erase_if(entries, [&](const Entry& entry) {
+    return entry.is_linked || (entry.is_part && now.tv_sec - entry.used.tv_sec < rest);
+  });
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::tuple(a.is_part, a.used.tv_sec, a.used.tv_nsec) < std::tuple(b.is_part, b.used.tv_sec, b.used.tv_nsec);
+  });
+  return entries;
+}
+
+/// Empty: so many more are allowed. `path`, to which they come, stays.
+std::string FileStore::make_room(std::uint64_t bytes, std::size_t files, const std::string& path) {
   const auto fits = [&] { return used_ + bytes <= limits_.bytes && count_ + files <= limits_.files; };
   const auto is_disk_full = [&] {
     return limits_.keeps_disk_free && storage::bytes_free(folder_) < storage::bytes_kept_free(folder_) + bytes;
   };
   if (fits() && !is_disk_full()) return {};
-  std::vector<Entry> unused = entries();
+  const std::vector<Entry> all = entries();
   used_ = 0;  // Of what was cut short or removed by others, less is here than was counted.
-  for (const Entry& entry : unused) used_ += entry.bytes;
-  count_ = unused.size();
-  struct timespec now {};
-  (void)::clock_gettime(CLOCK_REALTIME, &now);
-  const auto rest = std::chrono::duration_cast<std::chrono::seconds>(kPartRest).count();
-  std::erase_if(unused, [&](const Entry& entry) {
-    return entry.is_linked || (entry.is_part && now.tv_sec - entry.used.tv_sec < rest);
-  });
-  std::sort(unused.begin(), unused.end(), [](const Entry& a, const Entry& b) {
-    return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
-  });
-  for (const Entry& entry : unused) {
+  for (const Entry& entry : all) used_ += entry.bytes;
+  count_ = all.size();
+  for (const Entry& entry : in_order_to_go(all)) {
     if (fits() && !is_disk_full()) break;
-    remove(entry.path, entry.bytes);
+    if (entry.path != path) remove(entry.path, entry.bytes);
   }
+  if (limits_.has_siblings && fits() && is_disk_full())
+    for (const Entry& entry : in_order_to_go(entries_of_siblings())) {
+      if (!is_disk_full()) break;
+      (void)::unlink(entry.path.c_str());  // Ignoring: its own store may have done it.
+    }
   if (!fits())
     return fmt::format("no room for files of jobs: {} files with {} are in use here; at most {} files and {}", count_,
                        format_bytes(static_cast<std::int64_t>(used_)), limits_.files,

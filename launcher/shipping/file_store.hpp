@@ -27,9 +27,12 @@ class FileStore {
     std::uint64_t bytes = std::uint64_t{16} << 30;
     std::size_t files = 1 << 16;
     bool keeps_disk_free = false;  ///< Nothing more comes when the disk has little room left.
+    /// Folders beside this one are other owners' stores, on the same disk. What is not in use there goes, too, before
+    /// the disk is said to be full.
+    bool has_siblings = false;
   };
-  /// Of a part that nobody has added to for so long, nobody is thought to add any more.
-  static constexpr Duration kPartRest = std::chrono::minutes(10);
+  /// A part that nobody has added to for so long is given up when room is needed. Who goes on with it brings it anew.
+  static constexpr Duration kPartRest = std::chrono::seconds(5);
 
   /// `folder` is made.
   [[nodiscard]] static Result<std::shared_ptr<FileStore>> open(const std::string& folder, const Limits& limits);
@@ -37,6 +40,7 @@ class FileStore {
   /// It is here, whole; asking counts as use.
   [[nodiscard]] bool has(const std::string& sha256, std::int64_t bytes) const;
   [[nodiscard]] storage::Held held(const std::string& sha256) const;
+  /// Where there is no room for them, what has come of it so far goes, too.
   /// A whole one that lacks what is brought, or bytes before `offset`, is damaged: it is given up, and comes anew.
   [[nodiscard]] storage::Held append(const std::string& sha256, std::uint64_t offset, std::string_view bytes);
   /// It is whole, and its bytes are those of the hash: looked at in any case. One that is damaged is removed; code 0.
@@ -50,10 +54,13 @@ class FileStore {
  private:
   FileStore(std::string folder, const Limits& limits) : folder_(std::move(folder)), limits_(limits) {}
   struct Entry;
+  [[nodiscard]] static std::vector<Entry> entries_of(const std::string& folder);
+  [[nodiscard]] std::vector<Entry> entries_of_siblings() const;
   [[nodiscard]] std::vector<Entry> entries() const;
   [[nodiscard]] std::string path_of(const std::string& sha256) const { return folder_ + "/" + sha256; }
   [[nodiscard]] std::string part_of(const std::string& sha256) const { return path_of(sha256) + ".part"; }
-  [[nodiscard]] std::string make_room(std::uint64_t bytes, std::size_t files);
+  [[nodiscard]] static std::vector<Entry> in_order_to_go(std::vector<Entry> entries);
+  [[nodiscard]] std::string make_room(std::uint64_t bytes, std::size_t files, const std::string& path);
   void remove(const std::string& path, std::uint64_t bytes);  ///< So many bytes of it are counted.
 
   std::string folder_;

@@ -19,6 +19,12 @@ inline constexpr auto kMessage<core::BestState> = message("", required("values",
                                                           required("origin", &core::BestState::origin),
                                                           required("checkpoint", &core::BestState::checkpoint));
 template <>
+inline constexpr auto kMessage<core::HeldCopy> = message(
+    "", required("donor", &core::HeldCopy::donor), required("donor_iteration", &core::HeldCopy::donor_iteration),
+    required("donor_step", &core::HeldCopy::donor_step), required("donor_clones", &core::HeldCopy::donor_clones),
+    required("iteration", &core::HeldCopy::iteration), required("step", &core::HeldCopy::step),
+    required("since", &core::HeldCopy::since), required("limit", &core::HeldCopy::limit));
+template <>
 inline constexpr auto kMessage<core::TrialRecord> =
     message("", required("phase", &core::TrialRecord::phase), required("values", &core::TrialRecord::values),
             required("reports", &core::TrialRecord::reports), required("iteration", &core::TrialRecord::iteration),
@@ -27,20 +33,21 @@ inline constexpr auto kMessage<core::TrialRecord> =
             optional("best_state", &core::TrialRecord::best_state), required("outcome", &core::TrialRecord::outcome),
             required("reason", &core::TrialRecord::reason), required("checkpoint", &core::TrialRecord::checkpoint),
             required("wall_s", &core::TrialRecord::wall_s), required("failures", &core::TrialRecord::failures),
-            required("silent_lines", &core::TrialRecord::silent_lines), required("origin", &core::TrialRecord::origin),
-            required("clones", &core::TrialRecord::clones), required("taken", &core::TrialRecord::taken),
-            required("next", &core::TrialRecord::next), required("waits", &core::TrialRecord::waits),
-            optional("held", &core::TrialRecord::held), required("interrupted", &core::TrialRecord::interrupted));
+            required("silent_lines", &core::TrialRecord::silent_lines), optional("steps", &core::TrialRecord::steps),
+            required("origin", &core::TrialRecord::origin), required("clones", &core::TrialRecord::clones),
+            required("taken", &core::TrialRecord::taken), required("next", &core::TrialRecord::next),
+            required("waits", &core::TrialRecord::waits), optional("held", &core::TrialRecord::held),
+            required("interrupted", &core::TrialRecord::interrupted));
 template <>
 inline constexpr auto kMessage<core::ExperimentState> = message(
     "", required("definition", &core::ExperimentState::definition_),
     required("submitted_at", &core::ExperimentState::submitted_at_),
     optional("resumed_at", &core::ExperimentState::resumed_at_),
     optional("worked_s", &core::ExperimentState::worked_s_), optional("trials", &core::ExperimentState::trials_),
-    required("next", &core::ExperimentState::next_), required("best", &core::ExperimentState::best_),
-    required("at_work", &core::ExperimentState::at_work_), required("paused", &core::ExperimentState::paused_),
-    required("ended", &core::ExperimentState::ended_), required("failed", &core::ExperimentState::failed_),
-    required("unplaced", &core::ExperimentState::unplaced_),
+    optional("copies", &core::ExperimentState::copies_), required("next", &core::ExperimentState::next_),
+    required("best", &core::ExperimentState::best_), required("at_work", &core::ExperimentState::at_work_),
+    required("paused", &core::ExperimentState::paused_), required("ended", &core::ExperimentState::ended_),
+    required("failed", &core::ExperimentState::failed_), required("unplaced", &core::ExperimentState::unplaced_),
     required("first_error", &core::ExperimentState::first_error_),
     required("is_metric_known", &core::ExperimentState::is_metric_known_),
     required("is_metric_missed", &core::ExperimentState::is_metric_missed_),

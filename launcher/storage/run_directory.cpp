@@ -150,6 +150,14 @@ void point_latest(const fs::path& directory, const nlohmann::json& resolved_job)
   if (error) fs::remove(temporary, error);
 }
 
+/// `given`: the folder as somebody has typed it.
+Error holds_another(const std::string& directory, const std::string& given) {
+  const bool is_experiment = member(json::read_ordered_file(directory + "/job.json"), "tune").is_object();
+  return Error{fmt::format(
+      "run directory {} holds {}: sgd-launch {} {} continues it; name another folder for a new one", directory,
+      is_experiment ? "an experiment" : "a run", is_experiment ? "tune --resume" : "resume", given)};
+}
+
 }  // namespace
 
 Result<RunPlace> choose_run_place(const std::string& name, const std::string& given_dir, const std::string& runs_dir) {
@@ -170,11 +178,7 @@ Result<RunPlace> choose_run_place(const std::string& name, const std::string& gi
   if (fs::exists(directory, error)) {
     if (!fs::is_directory(directory, error))
       return Error{fmt::format("run directory {} is not a folder", place.directory)};
-    if (fs::exists(directory / "events.jsonl", error))
-      return Error{
-          fmt::format("run directory {} holds a run: sgd-launch resume {} continues it; "
-                      "name another folder for a new run",
-                      place.directory, given.string())};
+    if (fs::exists(directory / "events.jsonl", error)) return holds_another(place.directory, given.string());
     if (!fs::is_empty(directory, error) || error)
       return Error{fmt::format("run directory {} is in use (it is not empty): name another one with --run-dir",
                                place.directory)};

@@ -54,8 +54,8 @@ struct Decision {
   bool waits = false;  ///< Others wait for its place: with kPause why, with kExploit it goes on when it is resumed.
   bool may_be_copied = false;  ///< The state that this report is of: its checkpoint is to be kept until the next one.
   std::optional<TrialId> donor{};      ///< With kExploit.
-  std::int64_t donor_iteration = 0;    ///< With kExploit: of the checkpoint, where it is kept; else the donor's newest.
-  std::int64_t donor_step = 0;         ///< With kExploit: the step of that checkpoint.
+  std::int64_t donor_iteration = 0;    ///< With kExploit: when the donor was compared: the copy is of that state,
+  std::int64_t donor_step = 0;         ///< which is of this step, where that is stored (Scheduler::on_copied).
   Values values{};                     ///< With kExploit: all of the trial's values from now on; else null.
   std::vector<std::string> changes{};  ///< With kExploit: how they differ from the donor's: "lr * 0.8".
 };

@@ -271,9 +271,9 @@ std::string bound_reached(const ExperimentSpec& spec, std::int64_t iteration, co
   if (spec.stop_epochs > 0 && iteration >= spec.stop_epochs)
     return fmt::format("epoch {} is the last (\"tune.stop.epochs\")", spec.stop_epochs);
   for (const StopBound& stop : spec.stop) {
-    const Json& value = member(metrics, stop.metric.c_str());
-    if (!value.is_number()) continue;
-    const auto number = value.get<double>();
+    const Json* value = find_value(metrics, stop.metric);
+    if (value == nullptr || !value->is_number()) continue;
+    const auto number = value->get<double>();
     if (stop.is_least ? number >= stop.bound : number <= stop.bound)
       return fmt::format("{} {} is at {} {}", stop.metric, Json(number).dump(), stop.is_least ? "least" : "most",
                          Json(stop.bound).dump());

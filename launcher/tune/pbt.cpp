@@ -93,6 +93,12 @@ void Pbt::values_set(TrialId trial, const Values& values) {
   population_.at(trial).values = values;
 }
 
+void Pbt::copied(TrialId trial, std::int64_t iteration, std::int64_t step) {
+  One& own = population_.at(trial);
+  own.ranked_at = iteration;
+  own.step = step;
+}
+
 nlohmann::json Pbt::own_state() const {
   nlohmann::json population = nlohmann::json::array();
   for (const auto& [trial, one] : population_)

@@ -6,6 +6,7 @@
 //   equal values                             the trial that was made first counts as worse
 //   no number                                it is worse than all, and copies wherever there is a number
 //   a missing report                         the trial is ranked at the next one
+//   a donor without that checkpoint          the copy is as far as the one that it got (Scheduler::on_copied)
 //   others wait for room                     a trial gives its place at each ranking; who is furthest behind has it
 //                                            next, and of several who has waited longest
 // A copy is as far as its donor was when that was ranked last, and is ranked again an interval later.
@@ -51,6 +52,7 @@ class Pbt : public Scheduler {
   [[nodiscard]] std::optional<Decision> chosen(bool others_wait) const override;
   void resumed(TrialId) override {}
   void values_set(TrialId trial, const Values& values) override;
+  void copied(TrialId trial, std::int64_t iteration, std::int64_t step) override;
   [[nodiscard]] nlohmann::json own_state() const override;
   bool restore(const nlohmann::json& state) override;
 

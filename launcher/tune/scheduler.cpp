@@ -110,6 +110,13 @@ void Scheduler::on_values(TrialId trial, const Values& values) {
   if (members_.contains(trial)) values_set(trial, values);
 }
 
+void Scheduler::on_copied(TrialId trial, std::int64_t iteration, std::int64_t step) {
+  const auto found = members_.find(trial);
+  if (found == members_.end()) return;
+  found->second.iteration = iteration;
+  copied(trial, iteration, step);
+}
+
 nlohmann::json Scheduler::state() const {
   nlohmann::json members = nlohmann::json::array();
   for (const auto& [trial, one] : members_) members.push_back({trial, static_cast<int>(one.phase), one.iteration});

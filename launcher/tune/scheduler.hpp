@@ -67,6 +67,9 @@ class Scheduler {
   void on_resumed(TrialId trial);
   /// What `trial` has from now on, where that is not what a kExploit said (the donor's checkpoint was gone).
   void on_values(TrialId trial, const Values& values);
+  /// How far `trial` really is after a kExploit: the donor's checkpoint may have been an older or a newer one than that
+  /// which was compared, or gone.
+  void on_copied(TrialId trial, std::int64_t iteration, std::int64_t step);
 
   /// Everything, for restore_scheduler. Grows with the trials that have not ended, and with the values that the rule
   /// compares: keep it from time to time, and the events since.
@@ -98,6 +101,8 @@ class Scheduler {
   virtual std::optional<Decision> chosen(bool others_wait) const = 0;
   virtual void resumed(TrialId trial) = 0;
   virtual void values_set(TrialId trial, const Values& values) = 0;
+  /// Of rules that copy.
+  virtual void copied(TrialId, std::int64_t /*iteration*/, std::int64_t /*step*/) {}
   virtual nlohmann::json own_state() const = 0;
   /// What own_state() gave, after members() are known; false when it makes no sense.
   virtual bool restore(const nlohmann::json& state) = 0;

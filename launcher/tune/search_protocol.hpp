@@ -11,9 +11,10 @@
 //   {"type":"bye"}                           the experiment is over   {"type":"no_more"}  no more trials than were
 //   given
 //
-// A value that is no number is null. "value" of an end is that of its last report, and null without one. A program may
-// answer when it likes: what it owes has a deadline, which is its caller's. A program that has died is started again
-// and told everything once more, in the same order; its `next` has "given" then, the answers of that time:
+// A value that is no number is null. "value" of an end is that of its last report, and null without one. A trial that
+// is stopped with its experiment has no end: it goes on when that does, and reports again. A program may answer when it
+// likes: what it owes has a deadline, which is its caller's. A program that has died is started again and told
+// everything once more, in the same order; its `next` has "given" then, the answers of that time:
 //   {"type":"next","trials":[7,8],"given":{"7":{path:value},"8":{..}}}
 // to which it must not answer. Lines of a program that are wrong are errors in words that name what it did; its caller
 // ends it then.
@@ -35,6 +36,9 @@ namespace sgd::tune {
 inline constexpr int kSearchVersion = 1;
 /// Longest line of a search program, without its newline.
 inline constexpr std::size_t kSearchLineBytesMax = 64 << 10;
+
+/// Why a trial is stopped that its program wants killed; in events, too, where no other stop is called that.
+inline constexpr const char* kKillReason = "the search program wants it to end";
 
 struct SearchReport {
   TrialId trial = 0;

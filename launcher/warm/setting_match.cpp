@@ -4,9 +4,11 @@
 #include <array>
 #include <filesystem>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "common/job/python_command.hpp"
 #include "common/json/lenient.hpp"
 
 namespace sgd::warm {
@@ -89,6 +91,17 @@ std::string relative_part(std::string_view program, const std::map<std::string, 
   return "";
 }
 
+/// The interpreter, its options, and our program. The script and its arguments, which come behind them, are the run's.
+std::vector<std::string> start_of(const keeper::StartForkServer& server) {
+  std::vector<std::string> words = server.argv;
+  std::vector<std::string> of_rank;
+  for (const auto& word : member(server.job, "command"))
+    if (word.is_string()) of_rank.push_back(word.get<std::string>());
+  if (const auto command = job::python_command(of_rank))
+    words.resize(words.size() - std::min(words.size(), command->script.size()));
+  return words;
+}
+
 }  // namespace
 
 std::map<std::string, std::string> environment_of_ranks(const Setting& setting, const keeper::StartForkServer& server) {
@@ -106,7 +119,7 @@ std::optional<Mismatch> mismatch(const Setting& held, const Setting& wanted) {
   const auto one = server_of(held);
   const auto other = server_of(wanted);
   if (!one || !other) return Mismatch{"it names no fork server", false};
-  if (one.value().argv != other.value().argv) return Mismatch{"the interpreter or its options differ", false};
+  if (start_of(one.value()) != start_of(other.value())) return Mismatch{"the interpreter or its options differ", false};
   if (member(one.value().job, "preload") != member(other.value().job, "preload"))
     return Mismatch{"--preload differs", true};
   const auto environment = environment_of_ranks(wanted, other.value());
@@ -119,6 +132,12 @@ std::optional<Mismatch> mismatch(const Setting& held, const Setting& wanted) {
     return Mismatch{fmt::format("it was started in another folder, and {} is relative to it: give whole paths", part),
                     true};
   return std::nullopt;
+}
+
+bool is_of_same_script(const Setting& held, const Setting& wanted) {
+  const auto one = server_of(held);
+  const auto other = server_of(wanted);
+  return one && other && one.value().argv == other.value().argv;
 }
 
 }  // namespace sgd::warm

@@ -24,4 +24,7 @@ struct Mismatch {
 /// serve.
 [[nodiscard]] std::optional<Mismatch> mismatch(const Setting& held, const Setting& wanted);
 
+/// It has imported what just this script, with these arguments, needs.
+[[nodiscard]] bool is_of_same_script(const Setting& held, const Setting& wanted);
+
 }  // namespace sgd::warm

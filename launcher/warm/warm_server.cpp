@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <boost/asio/post.hpp>
@@ -119,7 +120,11 @@ void WarmServer::handle(ClientId id, const Take& take) {
   Client& client = clients_.at(id);
   if (client.descriptors.size() != kDescriptorsMax) return answer(id, Refused{"it has sent too few descriptors", true});
   Refused refused{"none is held", false};
-  for (const auto& slot : slots_) {
+  std::vector<Slot*> by_fit;
+  for (const auto& slot : slots_) by_fit.push_back(slot.get());
+  std::stable_partition(by_fit.begin(), by_fit.end(),
+                        [&take](const Slot* slot) { return is_of_same_script(slot->setting, take.setting); });
+  for (Slot* slot : by_fit) {
     if (const auto differs = mismatch(slot->setting, take.setting)) {
       if (!refused.is_near) refused = {differs->reason, differs->is_near};
       continue;

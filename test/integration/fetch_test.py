@@ -26,12 +26,16 @@ class FetchTest(unittest.TestCase):
         self.cluster = Cluster({"n1": 2})
         self.cluster.__enter__()
         self.addCleanup(self.cluster.__exit__)
-        # Many parts: more than fits into the window of what is under way.
-        model = {"type": "mlp", "inputs": 1, "hidden": [1500, 2000], "outputs": 1}
-        client = self.cluster.run(write_job(self.path("job.json"), linear_job(epochs=2, model=model, optimizer={"type": "sgd", "lr": 1e-6})))
-        client.wait_and_say(0)
-        self.run_dir = self.cluster.run_dir(client.run_id())
+        self.run_id = self.train(1e-6)
+        self.run_dir = self.cluster.run_dir(self.run_id)
         self.names = sorted(os.listdir(os.path.join(self.run_dir, "checkpoints")))
+
+    def train(self, lr):
+        """The id of a run with many parts: more than fits into the window of what is under way."""
+        model = {"type": "mlp", "inputs": 1, "hidden": [1500, 2000], "outputs": 1}
+        client = self.cluster.run(write_job(self.path("job.json"), linear_job(epochs=2, model=model, optimizer={"type": "sgd", "lr": lr})))
+        client.wait_and_say(0)
+        return client.run_id()
 
     def path(self, *parts):
         return os.path.join(self.folder, *parts)
@@ -84,6 +88,29 @@ class FetchTest(unittest.TestCase):
                              env=self.cluster.environment(address=True), capture_output=True, timeout=LIMIT_S, check=False)
         self.assertEqual(few.returncode, 0, few.stderr)
         self.assertEqual(len([name for name in files_below(self.path("many")) if "/gen-" in name and "/gen-0001/" not in name]), 99)
+
+    def test_another_run_is_not_mixed_with_it(self):
+        """Whose checkpoints have the same names, and whose files may be longer than those that are here."""
+        self.get("checkpoints", "get", self.path("out"))
+        for verb in ("metrics", "logs"):
+            self.get(verb, "--to", self.path("lines"))
+        checkpoint, lines = files_below(self.path("out")), files_below(self.path("lines"))
+        other = self.train(2e-6)
+        self.assertEqual(sorted(os.listdir(os.path.join(self.cluster.run_dir(other), "checkpoints"))), self.names)
+        said = self.get("checkpoints", "get", self.path("out"), expect=1)
+        self.assertIn(f"{self.path('out', self.names[-1])} is there already, of another run: name another folder, or remove it", said)
+        self.assertEqual(files_below(self.path("out")), checkpoint)
+        for verb in ("metrics", "logs"):
+            said = self.get(verb, "--to", self.path("lines"), expect=1)
+            self.assertIn(f"{self.path('lines')} has files of run {self.run_id}, and these are of run {other}: name another folder, or remove it", said)
+        self.assertEqual(files_below(self.path("lines")), lines)
+        # The first one is what it was.
+        for words in (["checkpoints", "get", self.run_id, self.path("out")], ["metrics", "--to", self.path("lines"), self.run_id]):
+            self.get(*words)
+        # Damage is said before anything is fetched.
+        with open(self.path("out", self.names[-1], "model.safetensors"), "r+b") as file:
+            file.write(b"damage")
+        self.assertIn("is there already, and not whole", self.get("checkpoints", "get", self.run_id, self.path("out"), expect=1))
 
 
 class FetchHereTest(LaunchTest):

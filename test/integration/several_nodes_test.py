@@ -96,7 +96,9 @@ if os.environ["RANK"] == "1":
 """
 
 
-class SeveralNodesTest(unittest.TestCase):
+class NodesTest(unittest.TestCase):
+    """Three machines, and what is asked of their launchers."""
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="sgd-nodes-test-")
         self.addCleanup(folder.cleanup)
@@ -111,11 +113,11 @@ class SeveralNodesTest(unittest.TestCase):
                     script.write(text)
         self.head = self.network.addresses["a"] if self.network else "127.0.0.1"
 
-    def launch(self, machine, *options, rank=None, nodes="2", env=None, output_at="first", stdout=None):
+    def launch(self, machine, *options, rank=None, nodes="2", env=None, output_at="first", stdout=None, secret=None):
         place = ["--node-rank", rank, "--master-addr", self.head, "--master-port", PORT] if rank is not None else \
             ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{self.head}:{PORT}"]
         where = ["--output-at", output_at] if output_at else []
-        launch = machine.launch("--nnodes", nodes, *place, "--rdzv-secret-file", machine.secret, "--max-restarts", 5, *where, *options, env=env, stdout=stdout)
+        launch = machine.launch("--nnodes", nodes, *place, "--rdzv-secret-file", secret or machine.secret, "--max-restarts", 5, *where, *options, env=env, stdout=stdout)
         self.addCleanup(launch.end)
         return launch
 
@@ -142,6 +144,8 @@ class SeveralNodesTest(unittest.TestCase):
         except AssertionError as error:
             raise AssertionError(f"{error}: {head.said()}") from None
 
+
+class SeveralNodesTest(NodesTest):
     def test_ranks_of_two_machines_in_their_order(self):
         member = self.launch(self.b, "--nproc-per-node", 2, "train.py", rank=1, env={"MINE": "b"})
         head = self.launch(self.a, "--nproc-per-node", 2, "train.py", rank=0)

@@ -99,7 +99,8 @@ class TrainerOnAClusterTest(ClientTest):
         """It can be read, and gone on from, without the cluster."""
         job = self.write("job.json", json.dumps(self.line(epochs=2)))
         copy = self.path("copy")
-        self.run_here("run", "--address", self.cluster.address, "--run-dir", copy, job)
+        said = self.run_here("run", "--address", self.cluster.address, "--run-dir", copy, job)
+        self.assertIn(f"model: {copy}/checkpoints/step-", said)
         there = self.cluster.run_dir(json.loads(read_file(os.path.join(copy, "cluster.json")))["run"])
         for name in ("events.jsonl", "metrics.jsonl", "summary.json", "logs/gen-0001/rank-0001.log"):
             self.assertEqual(read_file(os.path.join(copy, name)), read_file(os.path.join(there, name)), name)

@@ -162,6 +162,14 @@ class WarmTest(LaunchTest):
         seen = json.loads(launch.log(1, 2))
         self.assertEqual((seen["forked"], seen["cwd"]), (True, self.path("elsewhere")))
         self.assertNotIn(NOT_USED, launch.stderr())
+        self.assertEqual(self.wait_ready()["runs"], 1)
+
+    def test_the_one_of_the_same_script_goes_first(self):
+        for name in ("one", "two"):
+            self.warm("-n", 1, "--", *self.command(f"{name}.py", "import decimal\n"))
+        self.run_warm("-n", 1, "--", *self.command("two.py", "import decimal\n", "20"), run_dir="other")
+        self.run_warm("-n", 1, "--", *self.command("two.py", "import decimal\n"))
+        wait_for(lambda: [one["runs"] for one in self.held()["held"]] == [1, 1], LIMIT_S, f"both to have had a run: {self.held()}")
 
     def test_what_differs_is_said_and_started_anew(self):
         command = self.command("show.py", SHOW)

@@ -382,7 +382,8 @@ void Cluster::record(const core::CoordinatorCommand& command) {
   } else if (const auto* finished = std::get_if<FinishRun>(&command)) {
     RunState& run = runs_.at(finished->run);
     run.check.on_finish(finished->outcome);
-    if (ExperimentCheck* parent = parent_of(run)) parent->on_trial_finished(finished->run);
+    const bool is_done = finished->outcome.state == "succeeded";
+    if (ExperimentCheck* parent = parent_of(run)) parent->on_trial_finished(finished->run, is_done);
     check_end(finished->run);
     check_memory();
     if (world_.chance.with(world_.plan.cut)) world_.queue.after(milliseconds(10), [this] { cut_if_idle(); });

@@ -73,7 +73,7 @@ void ExperimentCheck::on_begin(const core::RunDefinition& run) {
   if (its.phase != Phase::kRunning && its.phase != Phase::kPausing) violated("{} begins, and nobody wants it", run.id);
   if (finished_) violated("{} begins after the end", run.id);
   if (++its.lives > 1 && !run.past) violated("{} begins again, and knows nothing of its past", run.id);
-  its.is_over = false;
+  its.is_over = its.is_done = false;
 }
 
 void ExperimentCheck::on_trial_metrics(const RunId& run, const Json& line) {
@@ -100,8 +100,11 @@ void ExperimentCheck::note_pause(Trial& its) {
   if (its.phase == Phase::kPausing && std::exchange(its.goes_on, false)) its.phase = Phase::kRunning;
 }
 
-void ExperimentCheck::on_trial_finished(const RunId& run) {
-  at(run).is_over = true;
+void ExperimentCheck::on_trial_finished(const RunId& run, bool is_done) {
+  Trial& its = at(run);
+  its.is_over = true;
+  its.is_done = is_done;
+  if (is_done && its.is_taking) note_pause(its);  // It has a state to go on from, though it was at its own end.
 }
 
 void ExperimentCheck::on_process_start(const RunId& run) const {
@@ -145,24 +148,37 @@ void ExperimentCheck::take(const Json& event, const std::string& what) {
     its.phase = Phase::kPaused;
     its.has_place = false;
   } else if (what == "trial_cloned") {
-    if (event.at("checkpoint").is_null())
-      rule_->on_values(trial, its.values);
-    else
-      its.values = its.next;
-    its.is_taking = !event.at("checkpoint").is_null();
+    on_cloned(trial, its, event);
   } else if (what == "trial_resumed") {
-    its.phase = event.at("state") == "paused" ? Phase::kPaused : Phase::kRunning;
-    its.has_place = its.phase == Phase::kRunning;
-    its.is_taking = its.goes_on = false;
+    if (its.is_held != (event.at("state") == "pausing"))
+      violated("{}: trial {} goes on as {}", id(), trial, event.at("state").dump());
+    its.phase = its.is_held ? Phase::kPausing : event.at("state") == "paused" ? Phase::kPaused : Phase::kRunning;
+    its.has_place = its.phase != Phase::kPaused;
+    its.is_taking = false;
+    its.goes_on = its.goes_on && its.is_held;
     its.interrupted.reset();
   } else if (what == "trial_restarted") {
     if (!its.is_over) violated("{}: trial {} starts again, and has not ended", id(), trial);
     if (event.at("failures") > spec_.max_failures)
       violated("{}: trial {} has failed {} times", id(), trial, event.at("failures").dump());
-    note_pause(its);  // Its run has ended before it could say that it pauses.
+    if (!its.is_held) note_pause(its);  // Its run has ended before it could say that it pauses.
   } else if (what == "trial_ended") {
     on_ended(trial, its, event);
   }
+}
+
+/// It has got another one's state, which is as far as is said, or goes on as it is.
+void ExperimentCheck::on_cloned(tune::TrialId trial, Trial& its, const Json& event) {
+  if (!std::exchange(its.is_held, false)) violated("{}: trial {} copies unasked", id(), trial);
+  its.is_taking = !event.at("checkpoint").is_null();
+  rule_->on_copied(trial, event.at("iteration"), 0);
+  if (its.is_taking) {
+    its.values = its.next;
+    its.said.clear();
+  } else {
+    rule_->on_values(trial, its.values);
+  }
+  if (its.is_over && !its.is_done) note_pause(its);  // Its run has ended before, and it goes on as it is.
 }
 
 void ExperimentCheck::on_started(tune::TrialId trial, const Json& event) {
@@ -206,7 +222,8 @@ void ExperimentCheck::on_decided(tune::TrialId trial, Trial& its, const Json& ev
     violated("{}: {} is decided, {} of trial {} was to be", id(), event.dump(), tune::word_of(decision.action),
              decision.trial);
   if (decision.action == tune::Action::kPause || decision.action == tune::Action::kExploit) its.phase = Phase::kPausing;
-  its.goes_on = decision.action == tune::Action::kExploit && !decision.waits;
+  its.is_held = decision.action == tune::Action::kExploit;
+  its.goes_on = its.is_held && !decision.waits;
   its.next = decision.values;
 }
 

@@ -29,7 +29,8 @@ class ExperimentCheck {
   void on_trial_metrics(const RunId& run, const Json& line);
   /// It has given its ranks up.
   void on_trial_paused(const RunId& run);
-  void on_trial_finished(const RunId& run);
+  /// `is_done`: by itself, with nothing left to do.
+  void on_trial_finished(const RunId& run, bool is_done);
   void on_process_start(const RunId& run) const;
   void on_finish(const core::RunOutcome& outcome);
   /// And that is stored.
@@ -52,13 +53,15 @@ class ExperimentCheck {
   struct Trial {
     Phase phase = Phase::kRunning;
     bool has_place = true;
-    bool is_over = true;  ///< Its run has ended, or has not begun.
+    bool is_over = true;   ///< Its run has ended, or has not begun.
+    bool is_done = false;  ///< And has succeeded.
     std::optional<Phase> interrupted;
     std::deque<Reported> said;  ///< And not told to the experiment yet.
     std::optional<double> best;
     tune::Values values;
     tune::Values next;       ///< After it has taken another one's state.
     bool goes_on = false;    ///< While it is pausing: at once, with that.
+    bool is_held = false;    ///< While it is pausing: until what it is to take is stored.
     bool is_taking = false;  ///< While it is pausing: another one's state, and what it says itself counts no more.
     int lives = 0;
   };
@@ -75,6 +78,7 @@ class ExperimentCheck {
   void check_room() const;
   [[nodiscard]] static bool is_unheard(const Trial& its);
   static void note_pause(Trial& its);
+  void on_cloned(tune::TrialId trial, Trial& its, const Json& event);
   [[nodiscard]] bool more_may_come() const;
   [[nodiscard]] Phase phase_of(const RunId& run) const;
   [[nodiscard]] Trial& at(const RunId& run);

@@ -40,7 +40,7 @@ int Liveness::room_for(const RunState& run) {
     ground.gpus = node.plan().gpus;
     ground.gpus_left_out = cluster_.gpus().left_out(cluster_.runs(), run, node);
     ground.counts_cpus = node.plan().counts_cpus && !known.ordered;
-    ground.is_open = node.is_up() && !known.is_drained;
+    ground.is_open = node.is_up() && !known.is_drained && !run.check.was_refused_by(node.id());
     int own = 0;
     for (const auto& [id, other] : cluster_.runs()) {
       const auto is_here = [&](Worker* worker) { return &worker->node() == &node; };
@@ -64,10 +64,15 @@ bool Liveness::others_wait(const RunId& id) {
   return false;
 }
 
-/// Some of what is free may be for a run that leaves to begin again with more.
-bool Liveness::others_grow(const RunId& id) {
-  for (const auto& [other, run] : cluster_.runs())
-    if (other != id && !run.check.finished() && run.check.is_leaving()) return true;
+/// Some of what is free may be for a run that leaves to begin again with more, or that recovers; and what one that
+/// recovers or ends has left is free when its nodes have said so.
+bool Liveness::others_move(const RunId& id) {
+  for (const auto& [other, run] : cluster_.runs()) {
+    if (other == id || run.check.finished()) continue;
+    if (run.check.is_leaving()) return true;
+    const auto shot = cluster_.coordinator().snapshot(world_.queue.now(), other);
+    if (shot && (shot->phase == core::RunPhase::kRecovering || shot->phase == core::RunPhase::kClearing)) return true;
+  }
   return false;
 }
 
@@ -111,7 +116,7 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
   if (shot->phase != core::RunPhase::kRunning)
     return fmt::format("is {} in generation {}: {}", core::name(shot->phase), shot->generation, shot->reason);
   if (!job.training) {
-    if (free > 0 && may_grow_at_once(run, shot->world_size) && !others_wait(id) && !others_grow(id))
+    if (free > 0 && may_grow_at_once(run, shot->world_size) && !others_wait(id) && !others_move(id))
       check_growth(id, run);
     else
       room_since_.erase(id);
@@ -123,7 +128,7 @@ std::string Liveness::trouble_of(const RunId& id, RunState& run) {
   if (shot->world_size >= job.num_workers || free <= 0 || others_wait(id)) {
     room_since_.erase(id);
   } else {
-    if (others_grow(id)) room_since_.erase(id);
+    if (others_move(id)) room_since_.erase(id);
     check_growth(id, run);
     return fmt::format("has {} of {} workers, and {} slots are free", shot->world_size, job.num_workers, free);
   }

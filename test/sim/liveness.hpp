@@ -28,7 +28,7 @@ class Liveness {
   void check_growth(const RunId& id, const RunState& run);
   [[nodiscard]] int room_for(const RunState& run);
   [[nodiscard]] bool others_wait(const RunId& id);
-  [[nodiscard]] bool others_grow(const RunId& id);
+  [[nodiscard]] bool others_move(const RunId& id);
   [[nodiscard]] bool may_grow_at_once(const RunState& run, int world_size);
 
   World& world_;

@@ -19,6 +19,8 @@ class Log {
   using Store = core::coordinator_command::Store;
   /// Longer than any commit takes.
   static constexpr Duration kCommitMost = std::chrono::seconds(3);
+  /// From an event until what follows from it is carried out: the commit that is in work, and its own.
+  static constexpr Duration kEventMost = 2 * kCommitMost;
 
   /// `note` hears of an event when all that came before it has been carried out.
   Log(World& world, std::function<void(const Store&)> note, std::function<void(core::CoordinatorCommand&&)> carry_out)

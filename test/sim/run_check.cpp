@@ -43,7 +43,7 @@ RunCheck::Told RunCheck::on_desired(const NodeId& node, const cluster::DesiredRu
     is_leaving_ = true;
     // A record that was made up for after a restart is later than what it tells of.
     // And both by as much as it takes to store them.
-    const Duration late = world_.plan.commit == Duration{0} ? Duration{0} : Log::kCommitMost;
+    const Duration late = world_.plan.commit == Duration{0} ? Duration{0} : Log::kEventMost;
     const TimePoint earliest = resized_at_.value_or(TimePoint{}) + job().recovery.cooldown - late;
     if (!is_drained && resized_at_ && restarted_at_ == 0 && world_.queue.now() < earliest)
       violated("{}: scale-up {} s after a resize", job().name, to_seconds(world_.queue.now() - *resized_at_));
@@ -183,6 +183,13 @@ std::optional<int> RunCheck::wanted_on(const NodeId& node) const {
   const Want want = wants_.at(node);
   if (want == Want::kClear || want == Want::kGone) return std::nullopt;
   return static_cast<int>(place->second.size());
+}
+
+bool RunCheck::is_elsewhere(const NodeId& node, Rank rank) const {
+  return std::any_of(places_.begin(), places_.end(), [&](const auto& place) {
+    const auto is_it = [rank](const cluster::RankPlace& one) { return one.rank == rank; };
+    return place.first != node && std::any_of(place.second.begin(), place.second.end(), is_it);
+  });
 }
 
 // ---- events ----

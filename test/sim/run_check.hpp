@@ -62,7 +62,7 @@ class RunCheck {
   void on_process_start(Generation generation, Rank rank) { ends_.erase({generation, rank}); }
   /// A number that was given a second time, after the store had lost its end, is another group's on another node.
   void on_process_end(const NodeId& node, const ProcessEnd& end) {
-    if (!has_forgotten() || end.generation != generation_ || places_.contains(node))
+    if (!has_forgotten() || end.generation != generation_ || !is_elsewhere(node, end.rank))
       ends_[{end.generation, end.rank}] = end;
   }
   /// Its keeper on `node` died, or was ended unasked: nobody tells the ends of its ranks.
@@ -85,6 +85,8 @@ class RunCheck {
   [[nodiscard]] bool was_lost(const NodeId& node, Generation generation) const;
   /// The generation of a placement that keeps the job's rules about nodes.
   void check_rules(const NodeId& node, const NodePlan& plan, std::size_t ranks) const;
+  /// The node could not begin with it, and it has not run since: while it waits for another node it does not ask again.
+  [[nodiscard]] bool was_refused_by(const NodeId& node) const { return refusing_.contains(node); }
   /// Ranks that the newest generation may have on `node`; nothing when they were told to go.
   [[nodiscard]] std::optional<int> wanted_on(const NodeId& node) const;
 
@@ -93,6 +95,8 @@ class RunCheck {
 
  private:
   void start(const cluster::DesiredRun& desired);
+  /// The rank of the newest generation is wanted on another node.
+  [[nodiscard]] bool is_elsewhere(const NodeId& node, Rank rank) const;
   [[nodiscard]] bool has_forgotten() const { return forgotten_ > 0; }
   void check_resume(const cluster::DesiredRun& desired) const;
   void check_stored(const cluster::DesiredRun& desired) const;

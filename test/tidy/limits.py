@@ -167,6 +167,7 @@ TESTS = {
     "launcher/core/stored_checkpoints.hpp kArrivalsMax": _CORE + "stored_checkpoints_test.cpp: limit kArrivalsMax",
     "launcher/core/experiment.hpp kTrialsWaitingMax": _CORE + "experiment_test.cpp: limit kTrialsWaitingMax",
     "launcher/core/experiment.hpp kHeldMax": _CORE + "experiment_crossing_test.cpp: limit kHeldMax",
+    "launcher/core/experiment_state.hpp kReportStepsMax": _CORE + "experiment_copies_test.cpp: kReportStepsMax",
     "launcher/core/claims.hpp kNodeUnitsMax": _CORE + "claims_test.cpp: core::kNodeUnitsMax",
     "launcher/core/claims.hpp kNodeMemoryMax": _CORE + "claims_test.cpp: core::kNodeMemoryMax",
     "launcher/core/claims.hpp kNodeRunsMax": _CORE + "limits_test.cpp: limit kNodeRunsMax",

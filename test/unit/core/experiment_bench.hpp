@@ -68,6 +68,11 @@ class ExperimentBench : public CoordinatorBench {
     on(event);
     all_.insert(all_.end(), commands().begin(), commands().end());
   }
+  /// So much later, with one tick.
+  void later(Duration duration) {
+    wait_late(duration);
+    all_.insert(all_.end(), commands().begin(), commands().end());
+  }
   void say(int trial, cluster::FactBody body) {
     const RunId run = id(trial);
     const RunState& state = coordinator().state().runs_.at(run).state();

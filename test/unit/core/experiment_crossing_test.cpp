@@ -251,6 +251,7 @@ TEST_CASE("experiment: pbt copies what its donor would go on from, which may be 
   bench.start(1);
   bench.report(1, 2, 0.95);  // It has saved nothing since.
   bench.report(0, 2, 0.1);
+  bench.later(CoordinatorSettings{}.copy_limit);
   REQUIRE(bench.copied_from().size() == 2);
   CHECK(bench.copied_from().back() == taken);
 }
@@ -306,6 +307,7 @@ TEST_CASE("experiment: pbt where files travel does not copy what has not come, t
   REQUIRE(bench.trial(0).failures == 1);
   REQUIRE(bench.is_at_work(0));
   bench.report(1, 1, 0.1);
+  bench.later(settings.copy_limit);
   const auto cloned = bench.events("trial_cloned");
   REQUIRE(cloned.size() == 1);
   CHECK(cloned.front().at("checkpoint").is_null());
@@ -433,6 +435,7 @@ TEST_CASE("experiment: reports of a command that finds nothing to copy go on bei
   for (const int round : {1, 2, 3}) bench.report(1, round, 0.1);
   bench.report(0, 1, 0.9);
   bench.report(1, 4, 0.1);
+  bench.later(CoordinatorSettings{}.copy_limit);
   const auto cloned = bench.events("trial_cloned");
   REQUIRE(cloned.size() == 1);
   CHECK(cloned.front().at("checkpoint").is_null());
@@ -444,12 +447,14 @@ TEST_CASE("experiment: pbt where files travel copies the newest that has come to
   settings.files_travel = true;
   PairBench bench(settings);
   bench.compare(1);
+  bench.later(settings.copy_limit);
   CHECK(bench.copied_from().empty());
   CHECK(bench.events("trial_cloned").back().at("checkpoint").is_null());
   bench.leave(1);
   bench.start(1);
   bench.tell(coordinator_event::CheckpointStored{bench.id(0), bench.path_of(0, 1)});
   bench.compare(2);
+  bench.later(settings.copy_limit);
   CHECK(bench.copied_from() == Paths{"/x/trials/0000/" + bench.path_of(0, 1)});
   bench.leave(1);
   bench.start(1);

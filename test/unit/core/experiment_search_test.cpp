@@ -195,6 +195,43 @@ TEST_CASE("search: what a former version has stored says by its trials which hav
   CHECK(machine.state().owed_ == std::set<tune::TrialId>{0});
 }
 
+TEST_CASE("search: an experiment whose program has no more trials gets none by more samples") {
+  SearchBench bench;
+  for (const int trial : {0, 1}) bench.give(trial);
+  bench.say_line(R"({"type":"no_more"})");
+  const std::string refusal = "its search program has said \"no_more\": it makes no trials for more samples";
+  CHECK(bench.machine().why_not_resumed(4) == refusal);
+  for (const int trial : {0, 1}) bench.live(trial);
+  REQUIRE(bench.outcome_of("x"));
+  CHECK(bench.machine().why_not_resumed(0) ==
+        "all of its 2 trials have ended, and its search program has said \"no_more\"");
+  CHECK(bench.machine().why_not_resumed(4) == refusal);
+  CHECK(bench.outcome_of("x")->tune.at("may_go_on") == false);
+}
+
+TEST_CASE("search: whether an experiment may go on is known of its end") {
+  SearchBench failed;
+  failed.tell(coordinator_event::SearchFailed{"x", "the search program has ended"});
+  REQUIRE(failed.outcome_of("x"));
+  CHECK(failed.outcome_of("x")->tune.at("may_go_on") == true);
+  ExperimentBench crashed;
+  crashed.begin({{"samples", 1}});
+  crashed.start(0);
+  crashed.exit(0, 3);
+  crashed.clear(0);
+  REQUIRE(crashed.outcome_of("x"));
+  CHECK(crashed.outcome_of("x")->state == "failed");
+  CHECK(crashed.outcome_of("x")->tune.at("may_go_on") == false);
+  ExperimentBench stopped;
+  stopped.begin({{"samples", 1}});
+  stopped.start(0);
+  stopped.tell(coordinator_event::StopRequested{"x", {}});
+  stopped.exit(0, worker_exit::kStopped);
+  stopped.clear(0);
+  REQUIRE(stopped.outcome_of("x"));
+  CHECK(stopped.outcome_of("x")->tune.at("may_go_on") == true);
+}
+
 TEST_CASE("search: an experiment cannot get more samples than its job could have") {
   SearchBench bench;
   CHECK(bench.machine().why_not_resumed(1'000'000'000).find("samples") != std::string::npos);

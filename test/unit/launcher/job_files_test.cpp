@@ -146,6 +146,24 @@ TEST_CASE("job files: a store gives up what is unused, the oldest first, and nev
   // What no run has any more makes room, also for the next life.
   REQUIRE(::unlink(folder.path("used").c_str()) == 0);
   CHECK(add(*store_in(folder.path("store"), {3000, 100, false}), c).empty());
+  // So does what came of one to which nobody has added for a while; else somebody may be at work at it.
+  const auto parts = store_in(folder.path("parts"), {3000, 100, false});
+  REQUIRE(parts->append(sha256_of(a), 0, a.substr(0, 900)).error.empty());
+  REQUIRE(parts->append(sha256_of(b), 0, b.substr(0, 900)).error.empty());
+  CHECK(parts->append(sha256_of("more"), 0, std::string(2000, 'm')).is_too_much);
+  CHECK(parts->held(sha256_of(a)).bytes == 900);
+  REQUIRE(::utimensat(AT_FDCWD, folder.path("parts/" + sha256_of(a) + ".part").c_str(), old, 0) == 0);
+  CHECK(parts->append(sha256_of("more"), 0, std::string(2000, 'm')).error.empty());
+  CHECK(parts->held(sha256_of(a)).bytes == 0);
+  CHECK(parts->held(sha256_of(b)).bytes == 900);
+  // The one to which more comes stays, however old it is; when there is no room for it at all it goes, too.
+  const timespec older[2] = {{0, 1}, {0, 1}};
+  REQUIRE(::utimensat(AT_FDCWD, folder.path("parts/" + sha256_of("more") + ".part").c_str(), old, 0) == 0);
+  REQUIRE(::utimensat(AT_FDCWD, folder.path("parts/" + sha256_of(b) + ".part").c_str(), older, 0) == 0);
+  CHECK(parts->append(sha256_of(b), 900, std::string(200, 'b')).bytes == 1100);
+  CHECK(parts->held(sha256_of("more")).bytes == 0);
+  CHECK(parts->append(sha256_of(b), 1100, std::string(2000, 'b')).is_too_much);
+  CHECK(parts->held(sha256_of(b)).bytes == 0);
   // The number of files has a limit, too.
   const auto few = store_in(folder.path("few"), {3000, 2, false});
   for (const char* bytes : {"1", "2"}) {

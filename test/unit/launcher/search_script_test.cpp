@@ -64,17 +64,93 @@ struct RunningSearch {
 
 TEST_CASE("search script: each event that concerns it is a line, others are nothing") {
   const tune::ExperimentSpec spec = spec_of_one();
-  const SearchScript script(spec);
-  CHECK(script.line_of(kPast[0]).empty());
-  CHECK(script.line_of(kPast[2]).empty());
-  CHECK(lines_of(script.line_of(kPast[1])).front() == nlohmann::json({{"type", "next"}, {"trials", {0, 1}}}));
-  CHECK(lines_of(script.line_of(kPast[4])).front().at("value").is_null());
-  CHECK(lines_of(script.line_of(kPast[5])).front().at("outcome") == "stopped");
+  SearchScript script(spec);
+  CHECK(script.lines_of(kPast[0]).empty());
+  CHECK(script.lines_of(kPast[2]).empty());
+  CHECK(lines_of(script.lines_of(kPast[1])).front() == nlohmann::json({{"type", "next"}, {"trials", {0, 1}}}));
+  CHECK(lines_of(script.lines_of(kPast[4])).front().at("value").is_null());
+  CHECK(lines_of(script.lines_of(kPast[5])).front().at("outcome") == "stopped");
+}
+
+namespace {
+
+Json told_stopping(int trial, const std::string& as, const std::string& why) {
+  return {{"event", "trial_stopping"}, {"trial", trial}, {"as", as}, {"why", why}};
+}
+Json told_end(int trial, const std::string& state) {
+  return {{"event", "trial_ended"}, {"trial", trial}, {"state", state}, {"iteration", 2}, {"value", 0.5}};
+}
+
+/// Of an experiment that is stopped while all its trials are at work; trial 3 ends by itself at that moment.
+const std::vector<Json> kInterrupted = {
+    {{"event", "trials_wanted"}, {"trials", {0, 1, 2, 3}}},
+    told_stopping(0, "cancelled", "stopped by signal 2 (SIGINT)"),
+    told_stopping(1, "cancelled", tune::kKillReason),
+    told_stopping(2, "cancelled", "stopped by signal 2 (SIGINT)"),
+    told_stopping(3, "cancelled", "stopped by signal 2 (SIGINT)"),
+    told_end(0, "cancelled"),
+    told_end(1, "cancelled"),
+    told_end(2, "cancelled"),
+    told_end(3, "completed"),
+    {{"event", "run_finished"}, {"state", "interrupted"}},
+};
+const std::vector<Json> kGoesOn = {
+    {{"event", "experiment_resumed"}, {"trials", 4}},
+    {{"event", "trial_resumed"}, {"trial", 0}, {"state", "running"}},
+    {{"event", "trial_report"}, {"trial", 0}, {"iteration", 3}, {"value", 0.25}},
+    told_end(0, "completed"),
+};
+
+/// "report 0", "end 1", of those that say something of a trial.
+std::vector<std::string> told_of_trials(const std::string& lines) {
+  std::vector<std::string> told;
+  for (const nlohmann::json& line : lines_of(lines))
+    if (line.contains("trial"))
+      told.push_back(fmt::format("{} {}", line.at("type").get<std::string>(), line.at("trial").get<int>()));
+  return told;
+}
+
+}  // namespace
+
+TEST_CASE("search script: a trial that is stopped with its experiment ends once, when it has gone on") {
+  using Told = std::vector<std::string>;
+  const tune::ExperimentSpec spec = spec_of_one();
+  SearchScript live(spec);
+  std::string lines;
+  for (const Json& event : kInterrupted) lines += live.lines_of(event);
+  CHECK(told_of_trials(lines) == Told{"end 1", "end 3"});
+  lines.clear();
+  for (const Json& event : kGoesOn) lines += live.lines_of(event);
+  // Nobody goes on with trial 2.
+  CHECK(told_of_trials(lines) == Told{"end 2", "report 0", "end 0"});
+
+  // One that begins with the resumption is told the same, before it and after it.
+  SearchScript next(spec);
+  CHECK(told_of_trials(next.beginning(kInterrupted)) == Told{"end 1", "end 3"});
+  lines.clear();
+  for (const Json& event : kGoesOn) lines += next.lines_of(event);
+  CHECK(told_of_trials(lines) == Told{"end 2", "report 0", "end 0"});
+
+  std::vector<Json> all = kInterrupted;
+  all.insert(all.end(), kGoesOn.begin(), kGoesOn.end());
+  CHECK(told_of_trials(SearchScript(spec).beginning(all)) == Told{"end 1", "end 3", "end 2", "report 0", "end 0"});
+}
+
+TEST_CASE("search script: one that gets more samples while it stops has not gone on") {
+  const tune::ExperimentSpec spec = spec_of_one();
+  SearchScript script(spec);
+  std::string lines;
+  for (std::size_t event = 0; event < kInterrupted.size(); ++event) {
+    if (event == 6) lines += script.lines_of(kGoesOn[0]);
+    lines += script.lines_of(kInterrupted[event]);
+  }
+  CHECK(told_of_trials(lines) == std::vector<std::string>{"end 1", "end 3"});
 }
 
 TEST_CASE("search script: one that begins anew is told what was given, and asked for what is owed") {
   const tune::ExperimentSpec spec = spec_of_one();
-  const auto lines = lines_of(SearchScript(spec).beginning(kPast));
+  SearchScript script(spec);
+  const auto lines = lines_of(script.beginning(kPast));
   REQUIRE(lines.size() == 6);
   CHECK(lines[0].at("type") == "hello");
   CHECK(lines[1].at("given") == nlohmann::json({{"1", {{"lr", 0.5}}}}));
@@ -104,7 +180,7 @@ TEST_CASE("search program: one that reads nothing is given up when more than kUn
   REQUIRE(search.program.start(search.folder.path("search.log"), {}).ok());
   const Json wanted = {{"event", "trials_wanted"}, {"trials", std::vector<int>(100'000, 1'000'000)}};
   const tune::ExperimentSpec spec = spec_of_one();
-  const std::size_t line = SearchScript(spec).line_of(wanted).size();
+  const std::size_t line = SearchScript(spec).lines_of(wanted).size();
   std::size_t told = 0;
   for (; search.failure.empty() && told < 2 * SearchProgram::kUnreadBytesMax; told += line)
     search.program.on_event(wanted);

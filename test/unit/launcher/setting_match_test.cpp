@@ -8,7 +8,7 @@ namespace {
 keeper::StartForkServer python_server() {
   keeper::StartForkServer server;
   server.argv = {"/usr/bin/python3", "-u", "server.py", "train.py"};
-  server.job = {{"command", {"python3", "train.py"}}, {"preload", "auto"}};
+  server.job = {{"command", {"/usr/bin/python3", "-u", "train.py"}}, {"preload", "auto"}};
   server.environment.defaults = {{"OMP_NUM_THREADS", "1"}};
   server.environment.set = {{"DATA", "/data"}};
   server.environment.appended = {{"PYTHONPATH", "/modules"}};
@@ -42,9 +42,13 @@ TEST_CASE(
   wanted.environment["SSH_TTY"] = "/dev/pts/1";
   wanted.environment.erase("SHLVL");
   keeper::StartForkServer server = python_server();
-  server.job["command"] = {"python3", "other.py"};
   server.log_path = "elsewhere.log";
   CHECK_FALSE(mismatch(setting(), with_server(wanted, server)));
+  CHECK(is_of_same_script(setting(), with_server(wanted, server)));
+  server.job["command"] = {"/usr/bin/python3", "-u", "other.py", "20"};
+  server.argv = {"/usr/bin/python3", "-u", "server.py", "other.py", "20"};
+  CHECK_FALSE(mismatch(setting(), with_server(wanted, server)));
+  CHECK_FALSE(is_of_same_script(setting(), with_server(wanted, server)));
 }
 
 TEST_CASE("warm setting: what a module may have read when it was imported must be the same") {
@@ -108,7 +112,14 @@ TEST_CASE("warm setting: what is looked up in a folder serves that folder alone"
 
 TEST_CASE("warm setting: another interpreter is not even near") {
   keeper::StartForkServer server = python_server();
-  server.argv.front() = "/venv/bin/python3";
+  SECTION("another program") {
+    server.argv.front() = "/venv/bin/python3";
+    server.job["command"] = {"/venv/bin/python3", "-u", "train.py"};
+  }
+  SECTION("another option") {
+    server.argv = {"/usr/bin/python3", "server.py", "train.py"};
+    server.job["command"] = {"/usr/bin/python3", "train.py"};
+  }
   const auto differs = mismatch(setting(), with_server(setting(), server));
   REQUIRE(differs);
   CHECK_FALSE(differs->is_near);

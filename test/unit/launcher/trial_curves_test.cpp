@@ -58,6 +58,34 @@ TEST_CASE("tune plot: curves of all trials, then the metric over each parameter,
   CHECK(text.find("kind") != std::string::npos);
 }
 
+TEST_CASE("tune plot: a best value stands over the parameters that it was reported with") {
+  TrialCurves curves;
+  curves.add({{"event", "experiment_started"}, {"metric", "score"}, {"mode", "max"}});
+  curves.add({{"event", "trial_started"}, {"trial", 0}, {"parameters", {{"lr", 1}}}});
+  curves.add({{"event", "trial_report"}, {"trial", 0}, {"iteration", 1}, {"value", 0.5}});
+  curves.add({{"event", "trial_decided"}, {"trial", 0}, {"action", "exploit"}, {"values", {{"lr", 2}}}});
+  curves.add({{"event", "trial_cloned"}, {"trial", 0}, {"checkpoint", "/x/trials/0001/checkpoints/step"}});
+  curves.add({{"event", "trial_report"}, {"trial", 0}, {"iteration", 2}, {"value", 0.25}});
+  const auto panels = curves.panels();
+  REQUIRE(panels.size() == 2);
+  CHECK(panels[1].title == "score over lr: best at 1");
+  CHECK(panels[1].curves.front().points.front().first == 1);
+}
+
+TEST_CASE("tune plot: values of which most are equal do not take the room of the others") {
+  const auto panels =
+      panels_of("max", {{0, {{"x", 1}}, {0.25, 0.5}}, {1, {{"x", 2}}, {1.0, 1.0}}, {2, {{"x", 3}}, {1.0, 1.0, 1.0}}});
+  REQUIRE(panels.size() == 2);
+  CHECK(panels[0].y.least == 0.25);
+  CHECK(panels[0].y.greatest == 1);
+  CHECK(panels[1].y.least < 0.55);
+  // One that has diverged is far from all others all the same.
+  const auto lowest =
+      panels_of("min", {{0, {{"x", 1}}, {0.0, 0.0, 0.0, 0.0}}, {1, {{"x", 2}}, {1.0, 2.0}}, {2, {{"x", 3}}, {1e30}}});
+  CHECK(lowest[0].y.least == 0);
+  CHECK(lowest[0].y.greatest == Approx(40));
+}
+
 TEST_CASE("tune plot: a trial that has diverged does not press the others together") {
   const auto panels = panels_of("min", {{0, {{"x", 1}}, {1.0, 0.5}}, {1, {{"x", 2}}, {0.75}}, {2, {{"x", 3}}, {1e30}}});
   REQUIRE(panels.size() == 2);

@@ -157,6 +157,25 @@ TEST_CASE("trial table: a trial that waits for a place is placing, with those be
   CHECK(table.progress() == "1/3 trials, 2 at work  best loss 0.5 (trial 2)");
 }
 
+TEST_CASE("trial table: a best value stands beside the parameters that it was reported with") {
+  const Json copies = {
+      {"event", "trial_decided"}, {"trial", 0}, {"action", "exploit"}, {"values", {{"training.optimizer.lr", 0.75}}}};
+  const Json cloned = {{"event", "trial_cloned"}, {"trial", 0}, {"checkpoint", "/x/trials/0001/checkpoints/step"}};
+  TrialTable table = table_of({started(0, 0.1), report(0, 1, 0.5), copies, cloned, report(0, 2, 0.625)});
+  CHECK(table.lines(10).back() == "0 *    running  0.1  2   0.625  0.5 at 1");
+  CHECK(table.trials().at(0).best_parameters().at("training.optimizer.lr") == 0.1);
+  CHECK(table.to_json()["rows"][0]["parameters"]["training.optimizer.lr"] == 0.75);
+  CHECK(table.to_json()["rows"][0]["best_parameters"]["training.optimizer.lr"] == 0.1);
+  table.add(ended(0, "completed"));
+  CHECK(table.narrate(ended(0, "completed")) == "trial 0 completed: loss 0.5 at 1 (lr=0.1)");
+  table.add(report(0, 3, 0.25));
+  CHECK(table.lines(10).back() == "0 *    completed  0.75  3   0.25  0.25");
+  // There may be nothing to take: then it goes on as it was.
+  const Json stayed = {{"event", "trial_cloned"}, {"trial", 0}, {"checkpoint", nullptr}};
+  table = table_of({started(0, 0.1), copies, stayed, report(0, 1, 0.5)});
+  CHECK(table.trials().at(0).parameters.at("training.optimizer.lr") == 0.1);
+}
+
 TEST_CASE("trial table: events of a version of its own, or damaged ones, change nothing") {
   const TrialTable table = table_of({{{"event", "trial_ended"}}, {{"event", 7}}, {{"trial", "x"}}, Json::array()});
   CHECK(table.trials().empty());

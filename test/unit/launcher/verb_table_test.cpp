@@ -26,5 +26,8 @@ TEST_CASE("a word that is nothing is told what it may have meant, with all verbs
   for (const char* verb : {"run", "resume", "submit", "ps", "plan", "coordinator", "agent", "token", "join", "help"})
     CHECK(text.find(verb) != std::string::npos);
   CHECK(unknown_word("xyzzy").find("did you mean") == std::string::npos);
+  CHECK_THAT(unknown_word("show", "config"), Catch::Contains("did you mean sgd-launch config show?"));
+  CHECK_THAT(unknown_word("sh", "train.sh"),
+             Catch::Equals("\"sh\" is a program: a command comes after --, as in sgd-launch -n 2 -- sh ..."));
   CHECK_THAT(unknown_word("run"), Catch::StartsWith("\"run\" is a verb, which comes first: sgd-launch run"));
 }

@@ -206,10 +206,14 @@ TEST_CASE("nodes: a pod of an indexed Kubernetes job knows its rank, and where i
 }
 
 TEST_CASE("nodes: agents are named so that ranks follow the machines' order") {
-  CHECK(rendezvous::node_name(7, false, "host", 12) == "node0007");
-  CHECK(rendezvous::node_name({}, true, "host", 12) == "node0000");
-  CHECK(rendezvous::node_name({}, false, "host", 12) == "other-host-12");
-  CHECK(rendezvous::node_name({}, true, "host", 12) < rendezvous::node_name({}, false, "host", 12));
+  const auto name = [](std::optional<int> rank, bool is_head, std::uint32_t chance = 0xbeef) {
+    return rendezvous::node_name(rank, is_head, "host", 12, chance);
+  };
+  CHECK(name(7, false) == "node0007");
+  CHECK(name({}, true) == "node0000");
+  CHECK(name({}, false) == "other-host-12-0000beef");
+  CHECK(name({}, true) < name({}, false));
+  CHECK(name({}, false, 1) != name({}, false, 2));  // Two containers, each with this host name and this pid.
 }
 
 TEST_CASE("host list: Slurm's expressions") {
