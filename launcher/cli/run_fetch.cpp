@@ -237,7 +237,7 @@ Result<std::string> prove_here(const NamedRun& run, const std::string& path, con
     return Error{fmt::format("{} is there already, of another run: name another folder, or remove it", whole),
                  exit_code::kFailed};
   if (const auto proved = checkpoint::verify(whole, checkpoint::Proof::kChecksums); !proved)
-    return Error{fmt::format("{} is there already, and not whole: {}; remove it, and the same command gets it anew",
+    return Error{fmt::format("{} is there already, and not whole: {}; remove it, and the same command fetches it again",
                              whole, proved.error().message),
                  exit_code::kFailed};
   return whole;

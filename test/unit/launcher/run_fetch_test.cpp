@@ -55,7 +55,7 @@ TEST_CASE("run fetch: another run's checkpoint of the same name is not taken for
   CHECK(json::text_of_file(here + "/model.safetensors").value() == "weights");
   folder.write("out/step-000000000064-gen-0001/model.safetensors", "wEIGHTS");
   CHECK_THAT(why_not_fetched(fetch(one)), Catch::Contains(here + " is there already, and not whole: ") &&
-                                              Catch::Contains("remove it, and the same command gets it anew"));
+                                              Catch::Contains("remove it, and the same command fetches it again"));
   fs::remove_all(here);
   REQUIRE(fetch(other).ok());
   CHECK(json::text_of_file(here + "/model.safetensors").value() == "WEIGHTS");
