@@ -57,6 +57,18 @@ class ExperimentBench : public CoordinatorBench {
     run.job = *loaded.job;
     return run;
   }
+  /// Of a command, whose reports are counted by its experiment.
+  [[nodiscard]] static RunDefinition command_definition(Json tune) {
+    RunDefinition run = definition(std::move(tune));
+    nlohmann::json& given = run.base->given;
+    given.erase("training");
+    given["command"] = nlohmann::json::array({"train"});
+    given["tune"]["parameters"] = {{"lr", {{"uniform", {0.1, 1.0}}}}};
+    const job::LoadResult loaded = job::load_given(given, "/", {});
+    REQUIRE(loaded.job);
+    run.job = *loaded.job;
+    return run;
+  }
   void begin(Json tune = Json::object()) { tell(coordinator_event::Submitted{definition(std::move(tune))}); }
 
   /// Before each event.

@@ -49,19 +49,6 @@ class CopyBench : public ExperimentBench {
   }
 };
 
-/// A command, whose reports are counted by its experiment.
-RunDefinition copying_command() {
-  RunDefinition run = ExperimentBench::definition(copying());
-  nlohmann::json& given = run.base->given;
-  given.erase("training");
-  given["command"] = nlohmann::json::array({"train"});
-  given["tune"]["parameters"] = {{"lr", {{"uniform", {0.1, 1.0}}}}};
-  const job::LoadResult loaded = job::load_given(given, "/", {});
-  REQUIRE(loaded.job);
-  run.job = *loaded.job;
-  return run;
-}
-
 }  // namespace
 
 TEST_CASE("copies: a copy waits for the state that was compared, and its trial goes on meanwhile") {
@@ -110,7 +97,7 @@ TEST_CASE("copies: after a limit the copy is of what there is, and goes on count
 
 TEST_CASE("copies: reports of a command go on being counted where its copy was") {
   ExperimentBench bench;
-  bench.tell(coordinator_event::Submitted{copying_command()});
+  bench.tell(coordinator_event::Submitted{ExperimentBench::command_definition(copying())});
   for (const int trial : {0, 1}) bench.start(trial);
   bench.save(0, 1);
   for (const int round : {1, 2, 3}) bench.report(0, round, 0.9);
