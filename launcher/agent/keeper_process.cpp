@@ -141,9 +141,7 @@ void KeeperProcess::connect(process::UniqueFd socket) {
   if (!reattach_) return;
   stream_->send(keeper::encode(keeper::ToKeeper(keeper::Attach{received_})));
   told_received_ = received_;
-  limit_.after(attach_limit, [this] {
-    if (!is_attached_) stream_->close("it does not answer");
-  });
+  limit_.after(attach_limit, [this] { stream_->close("it does not answer"); });
 }
 
 void KeeperProcess::send(const keeper::ToKeeper& message) {
@@ -161,7 +159,6 @@ void KeeperProcess::send(const keeper::ToKeeper& message) {
 void KeeperProcess::expect_done(Duration limit, bool is_last) {
   constexpr Duration kOnceMore = std::chrono::seconds(1);
   clear_timer_.after(limit, [this, is_last] {
-    if (!awaits_done_) return;
     if (is_last)
       kill();
     else

@@ -100,9 +100,7 @@ void WorkerServer::rest(Connection& connection, Duration duration) {
   if (connection.stream->has_peer_left()) duration = Duration::zero();
   connection.rest = std::make_unique<net::Timer>(io_);
   connection.rest->after(duration, [this, number = connection.number] {
-    const auto resting = connections_.find(*number);
-    if (resting == connections_.end()) return;
-    resting->second.rest.reset();
+    connections_.at(*number).rest.reset();
     go_on(number);
   });
 }

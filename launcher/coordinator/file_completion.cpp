@@ -46,9 +46,7 @@ void FileCompletion::look(const RunId& run) {
     sent_.erase(run);
     return handlers_.on_settled(run, is_whole);
   }
-  waiting.timer->after(kLookAgain, [this, run] {
-    if (waiting_.contains(run)) look(run);
-  });
+  waiting.timer->after(kLookAgain, [this, run] { look(run); });
 }
 
 }  // namespace sgd::coordinator
