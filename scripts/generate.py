@@ -24,6 +24,7 @@ SECOND_WORDS = {"checkpoints": ["get"], "config": ["show"], "nodes": ["drain", "
 # What each line of events.jsonl tells. A test compares the names with those that the sources write.
 EVENTS = {
     "after_save": "the command of `checkpoint.after_save` has ended for a checkpoint",
+    "asking_again": "only busy nodes are left: those that could not start the run may do so again",
     "backoff": "too few slots are free: the run waits, and tries again",
     "best_changed": "an experiment has a better trial than before",
     "checkpoint_failed": "a checkpoint could not be saved; training goes on",

@@ -138,6 +138,9 @@ std::string narrate_recovery(const nlohmann::ordered_json& event) {
   if (name == "backoff")
     return fmt::format("waiting {:g} s, attempt {}: {}", read_or(event, "delay_s", 0.0), read_or(event, "attempt", 0),
                        read_or(event, "reason", ""));
+  if (name == "asking_again")
+    return fmt::format("only busy nodes are left: asking {} once more, which could not start it",
+                       read_or(event, "nodes", ""));
   if (name == "resized")
     return fmt::format("resized from {} to {} workers: {}", read_or(event, "from", 0), read_or(event, "to", 0),
                        read_or(event, "reason", ""));

@@ -158,7 +158,9 @@ std::optional<int> OtherNode::on_lost(const std::string& why) {
   if (was_there_) {
     if (lost_at_ == TimePoint{}) lost_at_ = now;
     if (now - lost_at_ < NodeLauncher::kHeadLostLimit) return std::nullopt;
-    return refuse(exit_code::kFailed, fmt::format("node 0 at {} is gone ({}): what ran here is ended", head, reason));
+    const char* rest = run_.empty() ? "; no run had started, and the launcher on that machine has said why it ended"
+                                    : ": what ran here is ended";
+    return refuse(exit_code::kFailed, fmt::format("node 0 at {} is gone ({}){}", head, reason, rest));
   }
   const Duration limit = launcher_.plan().join_limit;
   if (launcher_.waited() >= limit)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -74,8 +75,10 @@ RetryVerdict RetryBudget::count_failure() {
 }
 
 RetryVerdict RetryBudget::on_failed_start(const Failure& cause, const EndedGeneration& ended) {
-  if (cause.kind == FailureKind::kNodeRefused) ++refusals_;
-  const bool is_refused = cause.kind == FailureKind::kNodeRefused && refusals_ >= kRefusalsMax;
+  const bool is_refusal = cause.kind == FailureKind::kNodeRefused;
+  if (is_refusal) ++refusals_;
+  if (std::exchange(asks_again_, false) && is_refusal) return {true, Duration{0}, "", 0};
+  const bool is_refused = is_refusal && refusals_ - repeats_ >= kRefusalsMax;
   if (ended.is_first && (cause.kind == FailureKind::kExitCode || is_refused))
     return end(exit_code::kFailed, "worker start-up failed");
   if (attempts_ >= backoff_.attempts)
@@ -91,11 +94,23 @@ std::optional<Duration> RetryBudget::on_no_capacity() {
   return delay(waits_++);
 }
 
+void RetryBudget::on_ask_again() {
+  asks_again_ = true;
+  ++repeats_;
+}
+
+Duration RetryBudget::ask_again_delay() const {
+  const double seconds = to_seconds(kAskAgain) * std::pow(2, repeats_);
+  return seconds >= to_seconds(kDelayMax) ? kDelayMax : from_seconds(seconds);
+}
+
 void RetryBudget::on_first_step() {
   attempts_ = 0;
   waits_ = 0;
   failed_starts_ = 0;
   refusals_ = 0;
+  repeats_ = 0;
+  asks_again_ = false;
 }
 
 void RetryBudget::on_epoch_finished() {

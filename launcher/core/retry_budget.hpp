@@ -39,10 +39,12 @@ struct RetryState {
   std::int64_t max_failures_ = 0;
   std::int64_t failures_ = 0;  ///< Since the last finished epoch.
   bool is_training_ = false;
-  int attempts_ = 0;       ///< Since the last first step.
-  int waits_ = 0;          ///< Of them: for slots.
-  int failed_starts_ = 0;  ///< Of them: generations,
-  int refusals_ = 0;       ///< and of these: such as a node could not begin with.
+  int attempts_ = 0;         ///< Since the last first step.
+  int waits_ = 0;            ///< Of them: for slots.
+  int failed_starts_ = 0;    ///< Of them: generations,
+  int refusals_ = 0;         ///< and of these: such as a node could not begin with.
+  int repeats_ = 0;          ///< How often nodes were asked again since then that could not begin with it.
+  bool asks_again_ = false;  ///< The next start may be such a one.
   Rank crashed_rank_ = -1;
   int crashes_ = 0;  ///< Of that rank, without a step beyond this one:
   std::int64_t crashed_step_ = -1;
@@ -64,6 +66,8 @@ class RetryBudget : private RetryState {
   static constexpr Duration kQuick = std::chrono::seconds(10);
   /// What so many nodes cannot begin with no other one can: a file or an account that the job names is missing.
   static constexpr int kRefusalsMax = 3;
+  /// The first delay before nodes are asked again that could not begin with it; the next is twice as long.
+  static constexpr Duration kAskAgain = std::chrono::minutes(1);
   /// Two lives are equally long when they differ by no more than this, or by a tenth.
   static constexpr Duration kSameTime = std::chrono::seconds(1);
 
@@ -77,6 +81,10 @@ class RetryBudget : private RetryState {
   [[nodiscard]] RetryVerdict on_late_start() { return count_failure(); }
   /// Too few slots: how long to wait for more; nothing when the attempts are used up.
   [[nodiscard]] std::optional<Duration> on_no_capacity();
+  /// Nodes that could not begin with it may have been mended: one start that they refuse uses no attempt.
+  void on_ask_again();
+  /// Until they are asked again: longer each time.
+  [[nodiscard]] Duration ask_again_delay() const;
   void on_first_step();
   void on_epoch_finished();
   /// A GPU is left out: a rank that fails again does so on another one.

@@ -75,6 +75,9 @@ void RunMachine::on_capacity(TimePoint now, Offer offer, CoordinatorCommands& ou
     placement_ = std::move(offer.placement);
     if (placement_.world_size > 0) start_generation(now, out);
     if (waits_for_room() && !is_queued_ && !refusing_.empty()) on_no_other_node(now, out);
+    const bool may_ask_again = waits_for_room() && is_queued_ && !refusing_.empty();
+    if (!may_ask_again) ask_again_at_.reset();
+    if (may_ask_again && !ask_again_at_) ask_again_at_ = now + budget_.ask_again_delay();
   }
   if (is_ready_to_count()) wait_for_slots(now, out);
   consider_leaving(out);
@@ -392,6 +395,7 @@ void RunMachine::on_tick(TimePoint now, CoordinatorCommands& out) {
     start_at_capacity_ = true;
     is_queued_ = false;
   }
+  if (ask_again_at_ && now >= *ask_again_at_) ask_again(out);
   if (grow_at_ && now >= *grow_at_) {
     grow_at_.reset();
     looks_for_room_ = phase_ == RunPhase::kRunning;
@@ -412,13 +416,15 @@ void RunMachine::tell_open(CoordinatorCommands& out) const {
 }
 
 std::optional<TimePoint> RunMachine::next_wakeup() const {
-  if (finished() || (phase_ == RunPhase::kPlacing && !placeless_since_)) return std::nullopt;
-  if (phase_ == RunPhase::kPlacing) return *placeless_since_ + definition_.placement_timeout;
-  if (phase_ == RunPhase::kWaiting) return wait_until_;
+  if (finished()) return std::nullopt;
   std::optional<TimePoint> next;
   const auto consider = [&next](std::optional<TimePoint> at) {
     if (at) next = next ? std::min(*next, *at) : *at;
   };
+  if (waits_for_room()) consider(ask_again_at_);
+  if (phase_ == RunPhase::kPlacing && placeless_since_) consider(*placeless_since_ + definition_.placement_timeout);
+  if (phase_ == RunPhase::kWaiting) consider(wait_until_);
+  if (phase_ == RunPhase::kPlacing || phase_ == RunPhase::kWaiting) return next;
   if (is_live() && !stop_) consider(causes_.next_wakeup());
   if (phase_ == RunPhase::kStarting && !stop_ && !all_started() && !causes_.cause()) consider(start_by_);
   if (is_live() && !stop_ && first_exit_at_ && is_training()) consider(*first_exit_at_ + kEarlyExitGrace);

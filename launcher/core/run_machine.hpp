@@ -168,6 +168,7 @@ class RunMachine : private RunState {
   void adopt(TimePoint now, const NodeId& node, Generation held, CoordinatorCommands& out);
   void on_recovery_cleared(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] bool copies_are_ahead() const;
+  void ask_again(CoordinatorCommands& out);
   void wait_for_slots(TimePoint now, CoordinatorCommands& out);
   void consider_leaving(CoordinatorCommands& out);
   void consider_growth(TimePoint now, CoordinatorCommands& out);

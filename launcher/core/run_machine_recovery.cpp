@@ -159,6 +159,19 @@ void RunMachine::on_no_other_node(TimePoint now, CoordinatorCommands& out) {
     end_run(now, "failed", exit_code::kFailed, words(*outcome_.cause) + "; worker start-up failed", out);
 }
 
+/// The nodes that could begin with it are busy, for hours maybe, and those that could not may have been mended.
+void RunMachine::ask_again(CoordinatorCommands& out) {
+  ask_again_at_.reset();
+  if (!waits_for_room() || refusing_.empty()) return;
+  record({{"event", "asking_again"},
+          {"generation", generation_},
+          {"nodes", fmt::format("{}", fmt::join(refusing_, ", "))}},
+         out);
+  looks_for_room_ = true;
+  refusing_.clear();
+  budget_.on_ask_again();
+}
+
 void RunMachine::wait_for_slots(TimePoint now, CoordinatorCommands& out) {
   const std::optional<Duration> delay = budget_.on_no_capacity();
   if (!delay) {

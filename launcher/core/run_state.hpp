@@ -106,6 +106,8 @@ struct RunState {
   RetryBudget budget_;
   GpuFaults gpu_faults_;
   std::set<NodeId> refusing_;  ///< Nodes that could not begin with it, since its ranks ran last.
+  /// While only other runs are in its way on the rest: when those are asked again.
+  std::optional<TimePoint> ask_again_at_;
   RecoveryRecord recovery_;
   bool was_started_ = false;  ///< All ranks of this generation have made their first step.
   bool has_state_ = false;    ///< A command whose ranks say when they have restored their state, and their first step.
@@ -120,7 +122,7 @@ struct RunState {
   bool is_queued_ = false;  ///< While waiting for slots: only other runs are in the way, so no attempt is used.
   std::optional<TimePoint> placeless_since_;  ///< While placing: not even idle nodes have room. Set: the time-out runs.
   std::optional<TimePoint> grow_at_;          ///< The cooldown of the last change of size ends.
-  bool looks_for_room_ = false;               ///< It could grow from now on; what was free before does not tell.
+  bool looks_for_room_ = false;  ///< It could grow, or start, from now on; what was free before does not tell.
   std::optional<TimePoint> first_exit_at_;
   std::optional<Rank> straggler_;          ///< That was told of in this generation.
   std::set<std::string> mismatches_told_;  ///< "train loss": keys that some rank's reports of this generation lack.

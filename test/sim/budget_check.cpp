@@ -36,6 +36,7 @@ void BudgetCheck::on_event(const nlohmann::ordered_json& event, bool is_final) {
   if (what == "gpu_excluded") same_rank_ = 0;  // It goes on with another one.
   if (what == "epoch_finished" && job_.training) failures_ = 0;
   if (what == "backoff" && event.at("kind") == "no_capacity") use_attempt();
+  if (what == "asking_again") asks_again_ = true;
   const bool is_executed = what == "worker_started" && !job_.training && event.at("generation") == generation_;
   if (is_executed) ++executed_;
   if (is_executed && !live_ && std::exchange(is_uncounted_, false)) ++failures_;
@@ -43,7 +44,8 @@ void BudgetCheck::on_event(const nlohmann::ordered_json& event, bool is_final) {
   const bool all_executed = is_executed && executed_ == world_size_;
   if (what != "first_step" && !all_executed) return;
   was_started_ = true;
-  attempts_ = refusals_ = 0;
+  attempts_ = refusals_ = repeats_ = 0;
+  asks_again_ = false;
 }
 
 void BudgetCheck::use_attempt() {
@@ -65,6 +67,9 @@ void BudgetCheck::on_failure(const nlohmann::ordered_json& event, bool is_final)
   }
   const bool is_first = event.at("generation") == first_ + refusals_;
   if (kind == "node_refused") ++refusals_;
+  is_free_ = !was_started_ && kind == "node_refused" && asks_again_;
+  if (is_free_) ++repeats_;
+  if (!was_started_) asks_again_ = false;
   // One that could not be executed in the first place is no start, whatever others of it were.
   const std::string& message = event.at("message").get_ref<const std::string&>();
   const bool is_refused = is_first && kind == "exit_code" && message.starts_with("could not start");
@@ -77,7 +82,9 @@ void BudgetCheck::on_restart(const std::string& kind, bool counts, bool is_first
   if (is_final) violated("{}: a restart after an error of the user", job_.name);
   if (!counts) {
     if (is_first && kind == "exit_code") violated("{}: a restart of a first start that failed", job_.name);
-    if (is_first && refusals_ >= kRefusalsMost) violated("{}: goes to another node after {}", job_.name, refusals_);
+    if (is_free_) return;
+    if (is_first && refusals_ - repeats_ >= kRefusalsMost)
+      violated("{}: goes to another node after {}", job_.name, refusals_);
     is_uncounted_ = !job_.training && !is_of_node(kind);
     return use_attempt();
   }
@@ -89,7 +96,8 @@ void BudgetCheck::on_restart(const std::string& kind, bool counts, bool is_first
 
 void BudgetCheck::on_refusal(const std::string& kind, bool counts, bool is_first) {
   if (!counts) {
-    const bool is_over = is_first && (kind == "exit_code" || (kind == "node_refused" && refusals_ >= kRefusalsMost));
+    const bool is_refused = kind == "node_refused" && refusals_ - repeats_ >= kRefusalsMost && !is_free_;
+    const bool is_over = is_first && (kind == "exit_code" || is_refused);
     if (is_over || attempts_ >= job_.recovery.backoff.attempts) return;
     violated("{}: no restart of a failed start after {} of {} attempts", job_.name, attempts_,
              job_.recovery.backoff.attempts);

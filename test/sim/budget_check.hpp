@@ -20,8 +20,8 @@ class BudgetCheck {
     on_judged();
     first_ = first;
     failures_ = 0;
-    attempts_ = same_rank_ = refusals_ = 0;
-    is_uncounted_ = false;
+    attempts_ = same_rank_ = refusals_ = repeats_ = 0;
+    is_uncounted_ = asks_again_ = false;
     last_rank_ = -1;
   }
   void on_start(Generation generation, int world_size);
@@ -47,7 +47,10 @@ class BudgetCheck {
   bool is_uncounted_ = false;  // A command's start has failed, and no rank of it is known to have been executed.
   std::int64_t failures_ = 0;
   int attempts_ = 0;
-  int refusals_ = 0;   // In a row: starts that a node could not begin with.
+  int refusals_ = 0;  // In a row: starts that a node could not begin with.
+  int repeats_ = 0;   // Of those: by nodes that were asked again, which uses no attempt.
+  bool asks_again_ = false;
+  bool is_free_ = false;
   int same_rank_ = 0;  // Failures of one rank in a row.
   int last_rank_ = -1;
 };

@@ -227,7 +227,8 @@ void RunCheck::on_event(const nlohmann::ordered_json& event) {
 void RunCheck::note_refusal(const nlohmann::ordered_json& event) {
   const std::string& what = event.at("event").get_ref<const std::string&>();
   if (what == "failure" && event.at("kind") == "node_refused") refusing_.insert(event.at("node"));
-  if (what == "worker_started" || (what == "backoff" && event.at("kind") == "no_capacity")) refusing_.clear();
+  const bool is_asked_again = what == "asking_again" || (what == "backoff" && event.at("kind") == "no_capacity");
+  if (what == "worker_started" || is_asked_again) refusing_.clear();
 }
 
 void RunCheck::on_rejected(const std::string& path) {

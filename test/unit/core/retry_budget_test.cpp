@@ -1,5 +1,7 @@
 #include "launcher/core/retry_budget.hpp"
 
+#include <algorithm>
+
 #include <catch2/catch.hpp>
 
 #include "common/exit_codes.hpp"
@@ -238,4 +240,21 @@ TEST_CASE("a command that crashes soon after each start is started more and more
   CHECK(delay(1min, FailureKind::kExitCode) == 0s);
   CHECK(delay(1s, FailureKind::kExitCode) == 0s);
   CHECK(delay(1s, FailureKind::kSignal) == 0s);  // Killed by others: that says nothing of the program.
+}
+
+TEST_CASE("nodes that are asked again use no attempt, and are asked less and less often") {
+  RetryBudget budget(job_with(0));
+  const bool first = true;
+  CHECK(budget.on_failure(failure(FailureKind::kNodeRefused), ended(kFailedStart, first)).restart);
+  Duration delay = RetryBudget::kAskAgain;
+  for (int time = 0; time < 20; ++time) {
+    CHECK(budget.ask_again_delay() == std::min(delay, RetryBudget::kDelayMax));
+    if (delay < RetryBudget::kDelayMax) delay *= 2;
+    budget.on_ask_again();
+    const auto again = budget.on_failure(failure(FailureKind::kNodeRefused), ended(kFailedStart, first));
+    CHECK((again.restart && again.delay == 0s && budget.attempts() == 1));
+  }
+  // Others that refuse it for the first time count as before.
+  CHECK(budget.on_failure(failure(FailureKind::kNodeRefused), ended(kFailedStart, first)).restart);
+  CHECK_FALSE(budget.on_failure(failure(FailureKind::kNodeRefused), ended(kFailedStart, first)).restart);
 }
