@@ -25,7 +25,8 @@ std::optional<double> mean_over_ranks(const std::vector<std::optional<double>>& 
   bool is_common = true;
   for (std::size_t rank = 0; rank < values.size(); ++rank) {
     const std::optional<double>& value = values[rank];
-    if (!value || !std::isfinite(*value)) continue;
+    if (!value || std::isnan(*value)) continue;
+    if (std::isinf(*value) && weights[rank] == 0) continue;  // Else their product made the mean NaN.
     total += *value * weights[rank];
     weight += weights[rank];
     is_common = is_common && common.value_or(*value) == *value;

@@ -10,8 +10,9 @@ namespace sgd {
 /// number of ranks, or over streams. Where they have, each counts 1: the same mean with fewer roundings.
 [[nodiscard]] std::vector<double> weights_of_ranks(std::vector<double> samples);
 
-/// The mean over ranks, in their order; nothing where none has a value. A value that is missing or not finite is left
-/// out. Where all have the same one it is that, to the bit. `values` and `weights` have one of each rank.
+/// The mean over ranks, in their order; nothing where none has a value. A value that is missing or NaN is left out, and
+/// with an infinite one the mean is not finite. Where all have the same one it is that, to the bit. `values` and
+/// `weights` have one of each rank.
 [[nodiscard]] std::optional<double> mean_over_ranks(const std::vector<std::optional<double>>& values,
                                                     const std::vector<double>& weights);
 

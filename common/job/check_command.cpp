@@ -12,9 +12,9 @@ namespace sgd::job {
 namespace {
 
 /// Who a worker is: other values would have it speak as somebody else, or to nobody.
-constexpr std::array<std::string_view, 11> kOfTheLauncher = {
-    "RANK",      "LOCAL_RANK", "WORLD_SIZE",      "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
-    "ROLE_RANK", "ROLE_NAME",  "ROLE_WORLD_SIZE", "MASTER_ADDR",      "MASTER_PORT"};
+constexpr std::array<std::string_view, 12> kOfTheLauncher = {
+    "RANK",      "LOCAL_RANK", "NODE_RANK",       "WORLD_SIZE",  "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
+    "ROLE_RANK", "ROLE_NAME",  "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
 
 }  // namespace
 

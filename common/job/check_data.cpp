@@ -80,8 +80,11 @@ void check_classes(const Training& training, const SplitFacts& train, const Spli
 void check_files(const Training& training, const Say& report) {
   const Result<SplitFacts> train = look_at_split(training.dataset, "train");
   if (!train) report("training.dataset.train", train.error().message);
+  if (!train && !training.has_validation) return;
   const Result<SplitFacts> validation =
-      look_at_split(training.dataset, "validation", train ? train.value().columns : std::vector<std::string>{});
+      training.has_validation
+          ? look_at_split(training.dataset, "validation", train ? train.value().columns : std::vector<std::string>{})
+          : train;
   if (!validation) report("training.dataset.validation", validation.error().message);
   if (!train || !validation || !train.value().sample) return;
   const SampleSizes& sample = *train.value().sample;

@@ -60,8 +60,10 @@ void check_clip(const Sound& sound, Reporter& report) {
   report.error_at_value("training.gradient_clip", "\"training.gradient_clip\" must have either \"norm\" or \"value\"");
 }
 
-/// There must be something to go back to.
+/// There must be something to go back to. What is only validated never does.
 void check_rollback(const Sound& sound, Reporter& report) {
+  const nlohmann::json* only = sound.at("training.validate_only");
+  if (only != nullptr && *only == true) return;
   const nlohmann::json* on_nan = sound.at("training.on_nan");
   const nlohmann::json* every = sound.at("checkpoint.every");
   if (on_nan == nullptr || *on_nan != "rollback" || every == nullptr || *every != "never") return;
@@ -163,12 +165,8 @@ void check_has_data(const nlohmann::json& training, Reporter& report) {
     if (!training.contains("dataset")) report.error_at_value("training", "missing key \"dataset\" in \"training\"");
     return;
   }
-  for (const char* name : {kTrainSet, kValidationSet}) {
-    if (training["datasets"].is_object() && !training["datasets"].contains(name))
-      report.error_at_value("training.datasets",
-                            fmt::format("missing key \"{}\" in \"training.datasets\": operators {} on it", name,
-                                        std::string_view(name) == kTrainSet ? "train" : "validate"));
-  }
+  if (training["datasets"].is_object() && !training["datasets"].contains(kTrainSet))
+    report.error_at_value("training.datasets", "missing key \"train\" in \"training.datasets\": operators train on it");
 }
 
 void check_training(const Sound& sound, Reporter& report) {

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "common/job/check_validation.hpp"
 #include "common/job/cross_checks.hpp"
 #include "common/job/job_schema.hpp"
 #include "common/job/overrides.hpp"
@@ -166,6 +167,7 @@ LoadResult load_by(const json::Schema& schema, Input input, const Overrides& ove
     remove_rejected(job, rejected);
     complete(job, input, schema, diagnostics);
     check_relations(job, rejected, document.source_map, input.source, diagnostics);
+    check_validation(job, rejected, document.source_map, input.source, diagnostics);
     if (!diagnostics.has_errors()) check_size(job, input.source, diagnostics);
     if (!diagnostics.has_errors()) {
       result.job = to_spec(std::move(job));

@@ -25,6 +25,13 @@ bool lacks_both_parts(const nlohmann::json& dataset) {
   return has_parts(dataset) && !dataset.contains("train") && !dataset.contains("validation");
 }
 
+bool lacks_validation(const nlohmann::json& training) {
+  const nlohmann::json& several = member(training, "datasets");
+  if (several.is_object()) return !several.contains(kValidationSet);
+  const nlohmann::json& alone = member(training, "dataset");
+  return has_parts(alone) && !alone.contains("validation");
+}
+
 nlohmann::json with_both_parts(nlohmann::json dataset) {
   if (!has_parts(dataset) || lacks_both_parts(dataset)) return dataset;
   if (!dataset.contains("train")) dataset["train"] = dataset["validation"];

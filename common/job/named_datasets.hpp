@@ -17,6 +17,10 @@ inline constexpr const char* kValidationSet = "validation";
 /// Whether `dataset` says neither part, where its type has them as keys.
 [[nodiscard]] bool lacks_both_parts(const nlohmann::json& dataset);
 
+/// Whether `training` names nothing to validate on: its data set has no part for it, or none of several is for it. A
+/// plug-in's data set may have none all the same.
+[[nodiscard]] bool lacks_validation(const nlohmann::json& training);
+
 /// As "training.dataset" has it: the part that is not said is the other one.
 [[nodiscard]] nlohmann::json with_both_parts(nlohmann::json dataset);
 

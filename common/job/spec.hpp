@@ -141,6 +141,7 @@ struct Training {
   nlohmann::json
       dataset;  ///< {"type": "idx" | "csv" ..., ...}, defaults, absolute paths. Null: a function has its own.
   std::map<std::string, nlohmann::json> datasets;  ///< By name, each as `dataset`, which is "train" of them then.
+  bool has_validation = true;                      ///< Else the job names no data for it, and no epoch is validated.
   Loader loader;
   Optimizer optimizer;
   std::vector<OptimizerGroup> optimizer_groups;  ///< A parameter is of the first that names it.

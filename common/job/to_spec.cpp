@@ -169,7 +169,8 @@ Training training(const Json& json) {
   if (json.contains("operator") && json["operator"]["type"] != kSupervised) out.training_operator = json["operator"];
   out.loss = json["loss"].is_string() ? Json{{"type", json["loss"]}} : json["loss"];
   out.function = json.value("function", Json());
-  out.dataset = json.value("dataset", Json());
+  out.dataset = with_both_parts(json.value("dataset", Json()));
+  out.has_validation = !lacks_validation(json);
   const Json datasets = json.value("datasets", Json::object());
   for (const auto& [name, one] : datasets.items()) out.datasets[name] = with_both_parts(one);
   if (const auto train = out.datasets.find(kTrainSet); train != out.datasets.end()) out.dataset = train->second;

@@ -149,6 +149,12 @@ inline constexpr auto kMessage<cluster::ExchangePut> = message("exchange_put",
                                                                required("key", &cluster::ExchangePut::key),
                                                                optional("value", &cluster::ExchangePut::value));
 template <>
+inline constexpr auto kMessage<cluster::OutputDropped> = message("output_dropped",
+                                                                 required("rank", &cluster::OutputDropped::rank),
+                                                                 optional("lines", &cluster::OutputDropped::lines),
+                                                                 optional("bytes", &cluster::OutputDropped::bytes),
+                                                                 optional("reason", &cluster::OutputDropped::reason));
+template <>
 inline constexpr auto kMessage<cluster::Cleared> = message("cleared", optional("killed", &cluster::Cleared::killed));
 
 template <>

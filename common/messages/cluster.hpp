@@ -198,6 +198,13 @@ struct ResultMade {
   Rank rank = 0;
   nlohmann::json value;
 };
+/// Of what a rank has written, its log files lack so much, counted from its start on.
+struct OutputDropped {
+  Rank rank = 0;
+  std::int64_t lines = 0;
+  std::int64_t bytes = 0;
+  std::string reason;
+};
 /// One rank's value of an exchange. Answered by ExchangeDone when all ranks have given theirs.
 struct ExchangePut {
   Rank rank = 0;
@@ -209,9 +216,10 @@ struct Cleared {
   int killed = 0;
 };
 
-using FactBody = std::variant<PortReserved, PortRefused, WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited,
-                              WorkerSilent, SpawnFailed, ForkServerFailed, KeeperLost, Report, CheckpointSaved,
-                              CheckpointFailed, CheckpointRejected, ResultMade, ExchangePut, Cleared, RanksRaised>;
+using FactBody =
+    std::variant<PortReserved, PortRefused, WorkerStarted, WorkerReady, WorkerFirstStep, WorkerExited, WorkerSilent,
+                 SpawnFailed, ForkServerFailed, KeeperLost, Report, CheckpointSaved, CheckpointFailed,
+                 CheckpointRejected, ResultMade, ExchangePut, Cleared, RanksRaised, OutputDropped>;
 
 /// Something that happened once; acknowledged by (incarnation, sequence).
 struct Fact {

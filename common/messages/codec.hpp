@@ -34,7 +34,7 @@ using Json = nlohmann::json;
 enum class FieldKind {
   kOptional,  ///< Missing: the struct's default.
   kRequired,  ///< Missing: the message makes no sense.
-  kMetrics,   ///< An object whose nulls stand for NaN, which JSON cannot write.
+  kMetrics,   ///< An object whose nulls stand for NaN, which JSON cannot write; infinite numbers are written as text.
 };
 
 template <class Owner, class Member>
@@ -80,6 +80,12 @@ inline constexpr auto kEnumNames = nullptr;
 [[nodiscard]] std::string print(const Json& json);
 /// Replaces nulls among the values by NaN.
 void nulls_to_nan(Json& object);
+/// Replaces infinite numbers among the values by "Infinity" and "-Infinity": as null they would be left out of a mean.
+void infinities_to_text(Json& object);
+/// Replaces that text by null, as readers of a line of metrics have it.
+void infinity_texts_to_null(Json& object);
+/// The number that such text stands for; nothing for anything else.
+[[nodiscard]] std::optional<double> infinity_of(const Json& value);
 
 /// Specialized for types that are no message: write(value) -> Json, read(json, key, out) -> Status.
 template <class T>
@@ -128,13 +134,19 @@ constexpr bool covers(const Description<Fields...>&) {
   return boost::pfr::tuple_size_v<T> == sizeof...(Fields);
 }
 
+template <class T, class F>
+Json write_field(const T& value, const F& field) {
+  Json written = write(value.*(field.member));
+  if (field.kind == FieldKind::kMetrics) infinities_to_text(written);
+  return written;
+}
+
 template <class T>
 Json write_fields(const T& value) {
   static_assert(covers<T>(kMessage<T>), "describe every field in kMessage");
   Json object = Json::object();
   if (*kMessage<T>.type != '\0') object["type"] = kMessage<T>.type;
-  std::apply([&](const auto&... field) { ((object[field.key] = write(value.*(field.member))), ...); },
-             kMessage<T>.fields);
+  std::apply([&](const auto&... field) { ((object[field.key] = write_field(value, field)), ...); }, kMessage<T>.fields);
   return object;
 }
 

@@ -30,7 +30,8 @@ inline constexpr auto kMessage<keeper::Spawn> =
             optional("cpus", &keeper::Spawn::cpus), optional("threads", &keeper::Spawn::threads),
             optional("log_path", &keeper::Spawn::log_path), optional("out", &keeper::Spawn::out),
             optional("err", &keeper::Spawn::err), optional("has_input", &keeper::Spawn::has_input),
-            optional("has_terminal", &keeper::Spawn::has_terminal), optional("error_file", &keeper::Spawn::error_file));
+            optional("has_terminal", &keeper::Spawn::has_terminal), optional("error_file", &keeper::Spawn::error_file),
+            optional("line_prefix", &keeper::Spawn::line_prefix));
 template <>
 inline constexpr auto kMessage<keeper::Signal> = message("signal", required("generation", &keeper::Signal::generation),
                                                          required("rank", &keeper::Signal::rank),
@@ -98,11 +99,10 @@ inline constexpr auto kMessage<keeper::ErrorsSaid> = message("errors_said",
                                                              required("generation", &keeper::ErrorsSaid::generation),
                                                              optional("others", &keeper::ErrorsSaid::others));
 template <>
-inline constexpr auto kMessage<keeper::OutputDropped> = message("output_dropped",
-                                                                required("rank", &keeper::OutputDropped::rank),
-                                                                optional("lines", &keeper::OutputDropped::lines),
-                                                                optional("bytes", &keeper::OutputDropped::bytes),
-                                                                optional("reason", &keeper::OutputDropped::reason));
+inline constexpr auto kMessage<keeper::OutputDropped> = message(
+    "output_dropped", required("rank", &keeper::OutputDropped::rank), optional("lines", &keeper::OutputDropped::lines),
+    optional("bytes", &keeper::OutputDropped::bytes), optional("reason", &keeper::OutputDropped::reason),
+    optional("is_on_console", &keeper::OutputDropped::is_on_console));
 
 }  // namespace sgd::codec
 

@@ -61,9 +61,10 @@ struct Spawn {
   std::string log_path;
   StreamRules out;
   StreamRules err;
-  bool has_input = false;     ///< It reads the keeper's own standard input; else /dev/null.
-  bool has_terminal = false;  ///< Its output is a terminal of its own.
-  std::string error_file;     ///< Where it may leave a record of its failure; empty: nowhere.
+  bool has_input = false;        ///< It reads the keeper's own standard input; else /dev/null.
+  bool has_terminal = false;     ///< Its output is a terminal of its own.
+  std::string error_file;        ///< Where it may leave a record of its failure; empty: nowhere.
+  std::string line_prefix = {};  ///< In front of its lines in a file of several ranks.
 };
 /// Sends `signal` to one rank's process; a rank that is gone is ignored.
 struct Signal {
@@ -167,6 +168,7 @@ struct OutputDropped {
   std::int64_t lines = 0;
   std::int64_t bytes = 0;
   std::string reason;
+  bool is_on_console = false;  ///< There alone: the log file has them.
 };
 
 using FromKeeper = std::variant<Started, ForkServerReady, ForkServerFailed, Spawned, SpawnFailed, Exited, Cleared,

@@ -72,6 +72,7 @@ struct Heartbeat {
 struct Report {
   ReportKey key;
   std::int64_t step = 0;  ///< Optimizer steps since the start of the run.
+  /// NaN travels as null, and comes as NaN; an infinite number comes as "Infinity" or "-Infinity" (codec.hpp).
   nlohmann::json metrics = nlohmann::json::object();
 };
 struct CheckpointSaved {

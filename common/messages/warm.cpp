@@ -14,6 +14,8 @@ inline constexpr auto kMessage<warm::Setting> = message("", required("environmen
 template <>
 inline constexpr auto kMessage<warm::Take> = message("take", required("setting", &warm::Take::setting));
 template <>
+inline constexpr auto kMessage<warm::Seek> = message("seek", required("setting", &warm::Seek::setting));
+template <>
 inline constexpr auto kMessage<warm::Keep> = message("keep", required("setting", &warm::Keep::setting),
                                                      required("name", &warm::Keep::name),
                                                      optional("idle_s", &warm::Keep::idle_s));
@@ -22,6 +24,8 @@ inline constexpr auto kMessage<warm::Look> = message("look");
 template <>
 inline constexpr auto kMessage<warm::End> = message("end");
 
+template <>
+inline constexpr auto kMessage<warm::Found> = message("found");
 template <>
 inline constexpr auto kMessage<warm::Taken> = message("taken", required("pid", &warm::Taken::pid));
 template <>

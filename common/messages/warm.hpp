@@ -2,7 +2,9 @@
 // Who keeps Python interpreters ready between runs ("sgd-launch warm"): what is said between it, those who use it, and
 // the keepers that it holds ready. JSON frames over Unix sockets.
 //
-//   launcher ──Take, 4 descriptors──► warm server ──Adopt, the same 4──► spare keeper      (Prepare came before)
+//   launcher ──Seek──────────────────► warm server
+//            ◄──Found, or Refused──────
+//            ──Take, 4 descriptors──► warm server ──Adopt, the same 4──► spare keeper      (Prepare came before)
 //            ◄──Taken, or Refused───              ◄──Ready───────────────
 //            ◄══ the keeper's own protocol (keeper.hpp) over the fourth descriptor ════════
 
@@ -29,6 +31,11 @@ struct Setting {
 
 // ---- to the warm server ----
 
+/// Is there one for such a run? Asked first, without descriptors: a server that stands still would hold the run's
+/// standard streams open, and whoever reads them would wait for ever. Answered by Found or Refused.
+struct Seek {
+  Setting setting;
+};
 /// For a run that starts now. Descriptors: standard input, output and error, and the keeper's end of a socket pair.
 struct Take {
   Setting setting;
@@ -43,10 +50,12 @@ struct Keep {
 struct Look {};
 /// Ends the server and what it holds, not the runs that have taken a keeper. Answered by Held, of what there was.
 struct End {};
-using ToServer = std::variant<Take, Keep, Look, End>;
+using ToServer = std::variant<Take, Keep, Look, End, Seek>;
 
 // ---- from it ----
 
+/// It may be taken now.
+struct Found {};
 struct Taken {
   int pid = 0;  ///< The keeper's.
 };
@@ -68,7 +77,7 @@ struct Held {
   int pid = 0;  ///< The server's.
   double idle_s = 0;
 };
-using FromServer = std::variant<Taken, Refused, Held>;
+using FromServer = std::variant<Taken, Refused, Held, Found>;
 
 // ---- to a spare keeper, and from it ----
 

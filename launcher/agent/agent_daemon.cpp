@@ -156,6 +156,7 @@ AgentObserver AgentDaemon::observer() {
     log(message, process::LogLevel::kWarning);
     if (!is_link && relay_) relay_->warn(message);
   };
+  observer.on_told = [this](const std::string& message) { log(message, process::LogLevel::kWarning); };
   observer.on_refused = [this](const std::string& reason) { on_refused(reason); };
   observer.on_address = [this](const std::string& address) { on_address(address); };
   observer.on_run_gone = [this](const RunId& run, bool is_known) {

@@ -283,6 +283,9 @@ std::unique_ptr<KeeperProcess> AgentShell::make_keeper(const RunId& run, std::ui
       on_event(core::agent_event::KeeperClosed{run, signal, reason});
     });
   };
+  handlers.on_stopped = [this, run](const std::string& what) {
+    observer_.on_warning(fmt::format("run {}: {}", run, what));
+  };
   if (!persistence_) return std::make_unique<KeeperProcess>(io_, std::move(handlers));
   handlers.on_attached = [this, run] { listen_again(run); };
   handlers.on_words = [this, run](const std::string& text) {
@@ -411,9 +414,10 @@ void AgentShell::on_keeper_message(const RunId& run, keeper::FromKeeper message)
   if (std::holds_alternative<keeper::Started>(message))
     return on_event(core::agent_event::KeeperStarted{run, link_paths_.at(run)});
   if (const auto* dropped = std::get_if<keeper::OutputDropped>(&message)) {
-    observer_.on_warning(fmt::format("rank {}: {} lines ({} bytes) of output dropped: {}", dropped->rank,
-                                     dropped->lines, dropped->bytes, dropped->reason));
-    return;
+    const std::string line = fmt::format("rank {}: {} lines ({} bytes) of output dropped: {}", dropped->rank,
+                                         dropped->lines, dropped->bytes, dropped->reason);
+    if (dropped->is_on_console) return observer_.on_warning(line);
+    if (observer_.on_told) observer_.on_told(fmt::format("run {}: {}", run, line));
   }
   if (const auto* ready = std::get_if<keeper::ForkServerReady>(&message)) {
     if (!ready->can_fork)

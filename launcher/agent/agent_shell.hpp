@@ -41,6 +41,8 @@ struct AgentObserver {
   /// It has ended here. `is_known`: it is known that no process of it is left.
   std::function<void(const RunId&, bool is_known)> on_run_gone;
   std::function<void(std::string reason)> on_refused = {};  ///< By the coordinator, which is asked again.
+  /// One line, for who looks after this node: the coordinator is told of it, and tells the run's owner.
+  std::function<void(std::string)> on_told = {};
   /// Where other nodes are told to reach this one, as a new connection shows; with Persistence::takes_address.
   std::function<void(const std::string& address)> on_address = {};
 };

@@ -1,6 +1,7 @@
 #include "launcher/agent/file_sender.hpp"
 
 #include <algorithm>
+#include <cerrno>
 
 #include <fmt/format.h>
 
@@ -323,11 +324,24 @@ void FileSender::put(const transfer::Put& put, std::uint64_t attempt, const Resu
       on_checkpoint_refused(runs_.at(put.run), checkpoint, why);
       choose_checkpoint();
       check_end(put.run);
+    } else if ((bytes || bytes.error().code == ENOENT) && !runs_.at(put.run).is_ended) {
+      look_for_again({put.run, put.file}, *track);
     } else {
       on_file_refused(runs_.at(put.run), {put.run, put.file, bytes ? "it has become shorter" : bytes.error().message});
     }
   }
   pump();
+}
+
+/// A program has removed it, and its keeper makes it again (keeper/log_file.hpp): the next look finds it.
+void FileSender::look_for_again(const Key& key, Track& track) {
+  ++track.attempt;
+  move(track, 0, 0);
+  track.size = 0;
+  track.state = Track::State::kUnknown;
+  ready_.erase(key);
+  unasked_.push_back(key);
+  runs_.at(key.first).has_news = true;
 }
 
 // ---- answers ----

@@ -141,6 +141,7 @@ class FileSender {
   [[nodiscard]] bool read_checkpoint();
   void read(const RunId& run, const std::string& file, Track& track);
   void put(const transfer::Put& put, std::uint64_t attempt, const Result<std::string>& bytes);
+  void look_for_again(const Key& key, Track& track);
   void move(Track& track, std::int64_t next, std::int64_t acked);
   void take_answer(Track& track, const transfer::Have& have);
   void advance(const RunId& run, const std::string& file, Track& track);

@@ -14,6 +14,7 @@
 #include "launcher/process/clock.hpp"
 #include "launcher/process/foreign_fds.hpp"
 #include "launcher/process/pidfd.hpp"
+#include "launcher/process/process_tree.hpp"
 #include "launcher/process/spawn.hpp"
 #include "launcher/process/unix_socket.hpp"
 
@@ -43,7 +44,8 @@ KeeperProcess::KeeperProcess(boost::asio::io_context& io, Handlers handlers, std
       io_(io),
       pidfd_(io),
       limit_(io),
-      clear_timer_(io) {}
+      clear_timer_(io),
+      look_timer_(io) {}
 
 Status KeeperProcess::start(const std::string& program, const std::optional<process::Account>& account, int input) {
   if (account) user_ = account->uid;
@@ -60,6 +62,7 @@ Status KeeperProcess::start(const std::string& program, const std::optional<proc
   if (!child) return child.error();
   pid_ = child.value().pid;
   pidfd_.assign(child.value().pidfd.release());
+  look_again();
   connect(std::move(pair.value().first));
   return {};
 }
@@ -74,6 +77,7 @@ Status KeeperProcess::adopt(SpareKeeper spare) {
   pid_ = spare.pid;
   mark_ = std::move(spare.mark);
   pidfd_.assign(pidfd.value().release());
+  look_again();
   connect(std::move(spare.link));
   return {};
 }
@@ -105,6 +109,7 @@ Status KeeperProcess::start_listening(const std::string& program, const std::opt
   pid_ = child.value().pid;
   is_our_child_ = true;
   pidfd_.assign(child.value().pidfd.release());
+  look_again();
   auto socket = process::connect_unix(reattach_->socket, kConnectLimit);
   if (!socket) return socket.error();
   connect(std::move(socket).value());
@@ -149,7 +154,13 @@ void KeeperProcess::send(const keeper::ToKeeper& message) {
   is_closing_ |= is_close;
   // Whoever is told again has no more time for it.
   const bool is_end = is_close || std::holds_alternative<keeper::Clear>(message);
-  if (is_end && !std::exchange(awaits_done_, true)) expect_done(clear_limit, false);
+  if (is_end && !std::exchange(awaits_done_, true)) {
+    told_to_end_at_ = process::monotonic_now();
+    expect_done(clear_limit, false);
+  }
+  const bool is_of_ranks =
+      std::holds_alternative<keeper::Signal>(message) || std::holds_alternative<keeper::SignalAll>(message);
+  if (is_end || is_of_ranks || std::holds_alternative<keeper::AgentEnds>(message)) make_go_on();
   std::string frame = keeper::encode(message);
   if (reattach_ && keeper::is_counted(message)) sent_.push(frame);
   if (!reattach_ || is_attached_) stream_->send(std::move(frame));
@@ -172,6 +183,34 @@ void KeeperProcess::note_done(const keeper::FromKeeper& message) {
   if (cleared == nullptr || (is_closing_ && cleared->generation != 0)) return;
   awaits_done_ = false;
   clear_timer_.cancel();
+}
+
+void KeeperProcess::look_again() {
+  look_timer_.after(look_interval, [this] { look(); });
+}
+
+/// Its ranks are of its own user, and name it as their parent: one line of theirs stops it, and with it their own ends
+/// would never be heard, nor an order to end them.
+void KeeperProcess::look() {
+  look_again();
+  const auto entry = process::read_process(pid_);
+  if (!entry || !entry->stopped) return;
+  const auto tell = [this](const char* what) {
+    if (handlers_.on_stopped) handlers_.on_stopped(what);
+  };
+  if (awaits_done_ && process::monotonic_now() - *told_to_end_at_ >= stopped_limit) {
+    tell("its keeper is stopped by a signal again and again, and is killed");
+    return kill();
+  }
+  make_go_on();
+  if (!std::exchange(was_stopped_, true))
+    tell("its keeper was stopped by a signal (SIGSTOP), as its ranks could do, and is made to go on");
+}
+
+/// Nothing to one that is not stopped.
+void KeeperProcess::make_go_on() {
+  if (pidfd_.is_open())
+    (void)process::pidfd_send_signal(pidfd_.native_handle(), SIGCONT);  // Ignoring: it may have ended.
 }
 
 /// What is below it ends with it, or is found by its mark.
@@ -257,6 +296,7 @@ Status KeeperProcess::on_started(const keeper::Started& started) {
       return Error{fmt::format("it says that it is pid {}, which is another user's", started.pid)};
     pidfd_.assign(pidfd.value().release());
     pid_ = started.pid;
+    look_again();
     if (auto words = process::KeptStderr::of(pid_)) words_ = std::move(words).value();
   }
   is_attached_ = true;
@@ -288,6 +328,7 @@ void KeeperProcess::reap() {
   limit_.cancel();
   awaits_done_ = false;
   clear_timer_.cancel();
+  look_timer_.cancel();
   const auto status = process::wait_exit(pidfd_.native_handle());
   const int signal = status && status.value() ? status.value()->signal : 0;
   const std::string how = status && status.value() ? process::describe(*status.value()) : close_reason_;

@@ -58,8 +58,12 @@ class KeeperProcess {
   /// From AgentEnds to its own end: it gives ranks 10 s to die, and then reads what they have written.
   static constexpr Duration kLeaveLimit = std::chrono::seconds(12);
   /// From the order to end all ranks, or itself, to the word that it is done: somewhat longer than a keeper takes that
-  /// cannot end a rank, and says so. One that stands still, stopped by a rank or held by a disk, is killed then.
+  /// cannot end a rank, and says so. One that stands still, held by a disk, is killed then.
   static constexpr Duration kClearLimit = std::chrono::seconds(70);
+  /// Between two looks whether a signal has stopped it, as a rank of the same user can: then it is made to go on.
+  static constexpr Duration kLookInterval = std::chrono::seconds(1);
+  /// From the same order on: one that is stopped again and again is killed then.
+  static constexpr Duration kStoppedLimit = std::chrono::seconds(2);
 
   struct Handlers {
     std::function<void(keeper::FromKeeper)> on_message;
@@ -69,6 +73,8 @@ class KeeperProcess {
     /// With ReattachOptions, before on_closed: all that it wrote to its standard error. The last line is in the reason,
     /// too.
     std::function<void(const std::string& text)> on_words = {};
+    /// A signal has stopped it, and what is done about it; each told once.
+    std::function<void(const std::string& what)> on_stopped = {};
   };
   /// Of a keeper that waits for the next life of its agent.
   struct ReattachOptions {
@@ -114,6 +120,8 @@ class KeeperProcess {
 
   Duration attach_limit = kAttachLimit;
   Duration clear_limit = kClearLimit;
+  Duration look_interval = kLookInterval;
+  Duration stopped_limit = kStoppedLimit;
 
  private:
   [[nodiscard]] Status start_listening(const std::string& program, const std::optional<process::Account>& account);
@@ -124,6 +132,9 @@ class KeeperProcess {
   void on_stream_closed(std::string reason);
   void expect_done(Duration limit, bool is_last);
   void note_done(const keeper::FromKeeper& message);
+  void look_again();
+  void look();
+  void make_go_on();
   void kill();
   void wait_for_end();
   void reap();
@@ -135,6 +146,9 @@ class KeeperProcess {
   boost::asio::posix::stream_descriptor pidfd_;
   net::Timer limit_;  ///< With ReattachOptions: of the attaching, then of the end.
   net::Timer clear_timer_;
+  net::Timer look_timer_;
+  std::optional<TimePoint> told_to_end_at_;
+  bool was_stopped_ = false;  ///< And that is told.
   bool awaits_done_ = false;  ///< It is to end all ranks, or itself.
   bool is_closing_ = false;   ///< Itself.
   FrameReader reader_;

@@ -32,29 +32,20 @@ process::SharedFd copy_of(int fd) {
 void SpareRequest::ask(const std::string& socket, const keeper::StartForkServer& wanted, int input,
                        OnAnswer on_answer) {
   on_answer_ = std::move(on_answer);
-  const Status sent = send(socket, wanted, input);
+  if (input >= 0) input_ = copy_of(input);
+  const Status sent = seek(socket, wanted);
   if (!sent) boost::asio::post(io_, [self = shared_from_this()] { self->answer(std::nullopt, ""); });
 }
 
-Status SpareRequest::send(const std::string& socket, const keeper::StartForkServer& wanted, int input) {
-  warm::Setting setting = warm::with_server(process::own_setting(), wanted);
-  for (const auto& [name, value] : setting.environment)
+Status SpareRequest::seek(const std::string& socket, const keeper::StartForkServer& wanted) {
+  setting_ = warm::with_server(process::own_setting(), wanted);
+  for (const auto& [name, value] : setting_.environment)
     if (!json::is_utf8(name) || !json::is_utf8(value))
       return Error{"a variable is no UTF-8 text, as which it would be sent"};
   auto connection = process::connect_unix(socket, kConnectLimit);
   if (!connection) return connection.error();
-  auto ends = process::socket_pair(SOCK_STREAM);
-  if (!ends) return ends.error();
-  process::UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
   mark_ = fmt::format("{}={:016x}", kMarkName, process::random_seed().front());
-  setting.environment[kMarkName] = mark_.substr(mark_.find('=') + 1);
-  const std::string message = warm::encode(warm::ToServer(warm::Take{std::move(setting)}));
-  std::vector<process::SharedFd> descriptors = {copy_of(input >= 0 ? input : nothing.get()), copy_of(STDOUT_FILENO),
-                                                copy_of(STDERR_FILENO)};
-  descriptors.push_back(std::make_shared<const process::UniqueFd>(std::move(ends.value().second)));
-  for (process::SharedFd& fd : descriptors)
-    if (!*fd) fd = copy_of(nothing.get());
-  link_ = std::move(ends.value().first);
+  setting_.environment[kMarkName] = mark_.substr(mark_.find('=') + 1);
   stream_ = std::make_shared<LocalStream>(io_, std::move(connection).value());
   stream_->start([self = shared_from_this()](std::string_view bytes, const auto&) { self->on_bytes(bytes); },
                  [self = shared_from_this()](const std::string&) { self->answer(std::nullopt, ""); });
@@ -62,15 +53,35 @@ Status SpareRequest::send(const std::string& socket, const keeper::StartForkServ
   limit_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
     if (!error) self->answer(std::nullopt, fmt::format("it has not answered within {}", format_duration(kAnswerLimit)));
   });
-  stream_->send(message, std::move(descriptors));
+  stream_->send(warm::encode(warm::ToServer(warm::Seek{setting_})));
+  return {};
+}
+
+/// Only a server that answers gets the run's standard streams.
+Status SpareRequest::take() {
+  auto ends = process::socket_pair(SOCK_STREAM);
+  if (!ends) return ends.error();
+  process::UniqueFd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  std::vector<process::SharedFd> descriptors = {input_ ? input_ : copy_of(nothing.get()), copy_of(STDOUT_FILENO),
+                                                copy_of(STDERR_FILENO)};
+  descriptors.push_back(std::make_shared<const process::UniqueFd>(std::move(ends.value().second)));
+  for (process::SharedFd& fd : descriptors)
+    if (!*fd) fd = copy_of(nothing.get());
+  link_ = std::move(ends.value().first);
+  stream_->send(warm::encode(warm::ToServer(warm::Take{std::move(setting_)})), std::move(descriptors));
   return {};
 }
 
 void SpareRequest::on_bytes(std::string_view bytes) {
+  if (!on_answer_) return;  // It was waited for long enough.
   reader_.append(bytes);
   const auto frame = reader_.next();
   if (frame && !frame.value()) return;
   const auto message = frame ? warm::decode_from_server(frame.value()->bytes) : Result<warm::FromServer>(frame.error());
+  if (message && std::holds_alternative<warm::Found>(message.value()) && !link_) {
+    if (!take()) answer(std::nullopt, "");
+    return;
+  }
   if (message)
     if (const auto* taken = std::get_if<warm::Taken>(&message.value()))
       return answer(SpareKeeper{std::move(link_), taken->pid, mark_}, "");

@@ -1,6 +1,7 @@
 #pragma once
 // Asks the warm server of this user, where there is one, for a keeper that holds a fork server ready
-// (common/messages/warm.hpp). Whatever goes wrong, the answer is that there is none: then a run starts its own.
+// (common/messages/warm.hpp): first whether it has one, then for it, with the run's standard streams. Whatever goes
+// wrong, the answer is that there is none: then a run starts its own.
 
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "common/base/time.hpp"
 #include "common/messages/frame.hpp"
 #include "common/messages/keeper.hpp"
+#include "common/messages/warm.hpp"
 #include "launcher/agent/local_stream.hpp"
 #include "launcher/process/unique_fd.hpp"
 
@@ -38,7 +40,8 @@ class SpareRequest : public std::enable_shared_from_this<SpareRequest> {
   void ask(const std::string& socket, const keeper::StartForkServer& wanted, int input, OnAnswer on_answer);
 
  private:
-  [[nodiscard]] Status send(const std::string& socket, const keeper::StartForkServer& wanted, int input);
+  [[nodiscard]] Status seek(const std::string& socket, const keeper::StartForkServer& wanted);
+  [[nodiscard]] Status take();
   void on_bytes(std::string_view bytes);
   void answer(std::optional<SpareKeeper> spare, std::string refusal);
 
@@ -48,6 +51,8 @@ class SpareRequest : public std::enable_shared_from_this<SpareRequest> {
   FrameReader reader_;
   process::UniqueFd link_;
   std::string mark_;
+  warm::Setting setting_;
+  process::SharedFd input_;  ///< Null: none.
   OnAnswer on_answer_;
 };
 

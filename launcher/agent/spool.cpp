@@ -1,5 +1,6 @@
 #include "launcher/agent/spool.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,6 +56,13 @@ Status give_run_folder(const std::string& folder, const storage::FileOwner& owne
   for (const std::string& one : given)
     if (::lchown(one.c_str(), owner.uid, owner.gid) != 0) return system_error("cannot give " + one + " to its owner");
   return {};
+}
+
+/// A job may have closed its folder to itself (`chmod 000 .`): then nothing in it could be made, sent or removed.
+void open_run_folder(const std::string& folder) {
+  const storage::ScopedFileOwner as(storage::other_owner(folder));
+  (void)storage::open_own_folder(AT_FDCWD, folder.c_str());  // Ignoring: whoever needs it finds out what is wrong.
+  for (const char* name : kRunFolders) (void)storage::open_own_folder(AT_FDCWD, (folder + "/" + name).c_str());
 }
 
 /// By the mark of its refusal; nothing: it was not refused.
@@ -169,6 +177,7 @@ Status Spool::make_folder(const RunId& run, const std::optional<storage::FileOwn
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return system_error("cannot create " + folder);
   if (is_to_give(folder, owner))
     if (const Status given = give_run_folder(folder, *owner); !given) return given;
+  open_run_folder(folder);
   const storage::ScopedFileOwner as(storage::other_owner(folder));
   std::error_code error;
   for (const char* name : kRunFolders) {
@@ -280,6 +289,8 @@ void Spool::end(const RunId& run) {
   // for.
   if (place == folders_.end()) return link_.send(transfer::AllSent{run});
   place->second.is_live = false;
+  // In front of what is looked at and sent.
+  sending_.run([folder = folder_of(run)] { open_run_folder(folder); }, [] {});
   sender_.end(run);
 }
 
@@ -403,7 +414,10 @@ void Spool::scan_folder(const RunId& run, ScanReason why) {
     }
     std::ofstream(mark_of(run), std::ios::app) << "tried again\n";
   }
-  if (const Status made = make_folder(run, std::nullopt); !made) return on_warning_(made.error().message);
+  if (const Status made = make_folder(run, std::nullopt); !made) {
+    folders_[run] = {};  // Its time must end like that of one that was refused.
+    return keep_for_later(run, made.error().message);
+  }
   sender_.add(run, folders_.at(run).files);
   sender_.end(run);
 }

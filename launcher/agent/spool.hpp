@@ -10,7 +10,7 @@
 //
 // Folders of an earlier life of the agent are brought and removed like those of runs that have ended. What is
 // refused for good, for example since nobody knows the run any more, stays for a while (Setup::keep_refused)
-// and then goes.
+// and then goes; so does a folder of an earlier life that cannot be made ready.
 
 #include <deque>
 #include <functional>

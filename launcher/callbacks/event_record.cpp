@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -100,7 +101,8 @@ void add_value(Message& summary, const std::string& tag, const Report& value) {
   out.text(value_field::kTag, tag);
   if (value.is_number() || value.is_boolean()) {
     const double number = value.is_boolean() ? (value.get<bool>() ? 1.0 : 0.0) : value.get<double>();
-    if (!std::isfinite(number)) return;
+    // Also of a finite double that no float holds: it would be an infinite one.
+    if (!(std::abs(number) <= std::numeric_limits<float>::max())) return;
     out.real32(value_field::kSimpleValue, static_cast<float>(number));
   } else {
     const std::vector<double> numbers = value.is_array() ? finite_numbers(value) : std::vector<double>();

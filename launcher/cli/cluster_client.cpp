@@ -16,6 +16,8 @@
 #include "launcher/net/client_link.hpp"
 #include "launcher/net/cluster_state.hpp"
 #include "launcher/net/identity_files.hpp"
+#include "launcher/net/tls_words.hpp"
+#include "launcher/net/wall_clock.hpp"
 #include "launcher/process/random_seed.hpp"
 
 namespace sgd::cli {
@@ -135,6 +137,15 @@ Result<std::shared_ptr<const net::TlsContext>> user_tls(const net::Address& coor
 
 std::string no_coordinator(const net::Address& address, const std::string& reason) {
   const std::string place = to_text(address);
+  // It answers: whoever looks for a firewall looks in the wrong place.
+  if (const std::string_view refused = net::kCertificateRefused; reason.starts_with(refused)) {
+    const bool is_of_time = reason.find(net::kValidFrom) != std::string::npos;
+    return fmt::format("the coordinator at {} refuses this side's certificate{}{}", place,
+                       reason.substr(refused.size()),
+                       is_of_time ? ", and here it is " + net::utc_in_words(net::unix_now_s()) : "");
+  }
+  if (reason.starts_with("the certificate of the other side "))
+    return fmt::format("the coordinator at {}: {}", place, reason);
   const std::string again = fmt::format("cannot reach {}: ", place);
   return fmt::format("no coordinator at {}: {}", place,
                      reason.starts_with(again) ? reason.substr(again.size()) : reason);

@@ -33,7 +33,8 @@ namespace sgd::cli {
 /// in plain text to nobody knows whom.
 [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> user_tls(const net::Address& coordinator);
 
-/// "no coordinator at HOST:PORT: Connection refused": `reason` is why a link to it was not made.
+/// "no coordinator at HOST:PORT: Connection refused": `reason` is why a link to it was not made. Where one answers and
+/// a certificate is refused: "the coordinator at HOST:PORT refuses this side's certificate: it is revoked".
 [[nodiscard]] std::string no_coordinator(const net::Address& address, const std::string& reason);
 /// The coordinator's answer, {"ok":...}. Error: it cannot be reached, or does not answer in time.
 [[nodiscard]] Result<nlohmann::ordered_json> ask_cluster(const net::Address& address, nlohmann::ordered_json request);

@@ -104,7 +104,16 @@ class Parser {
     return nullptr;
   }
 
+  /// "-n=4", as argparse reads it: one "=" behind a letter that takes a value is no part of the value.
+  std::optional<Word> read_letter(const std::string& word) const {
+    const std::size_t name_end = std::min(word.find('='), word.size());
+    const Option* option = is_long(word) || name_end == word.size() ? nullptr : find(word.substr(0, name_end));
+    if (option == nullptr || option->value.empty()) return std::nullopt;
+    return Word{option, word.substr(0, name_end), word.substr(name_end + 1)};
+  }
+
   Word read(const std::string& word) const {
+    if (std::optional<Word> letter = read_letter(word)) return *std::move(letter);
     const std::size_t name_end = is_long(word) ? std::min(word.find('='), word.size()) : word.size();
     Word read{nullptr, word.substr(0, name_end), {}};
     if (is_long(word)) std::replace(read.name.begin(), read.name.end(), '_', '-');

@@ -12,6 +12,7 @@
 #include "common/json/lenient.hpp"
 #include "launcher/cli/json_lines.hpp"
 #include "launcher/cli/local_node.hpp"
+#include "launcher/cli/narrator.hpp"
 #include "launcher/cli/program_files.hpp"
 #include "launcher/cli/tune_views.hpp"
 #include "launcher/core/claims.hpp"
@@ -212,6 +213,10 @@ coordinator::RunObserver LocalExperiment::observer_of(const core::RunDefinition&
   if (!run.parent) return own_observer();
   coordinator::RunObserver observer;
   const std::string trial = run.id.substr(run.id.rfind('.') + 1);
+  observer.on_event = [this, trial](const Json& event) {
+    if (read_or(event, "event", "") == "output_dropped")
+      console_.narrate(fmt::format("sgd-launch: trial {}: {}", trial, narrate_event(event)), true);
+  };
   observer.on_warning = [this, trial](const std::string& message) {
     console_.complain("warning", fmt::format("trial {}: {}", trial, message));
   };

@@ -13,7 +13,9 @@
 #include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/control_client.hpp"
+#include "launcher/cli/json_lines.hpp"
 #include "launcher/cli/log_printer.hpp"
+#include "launcher/cli/narrator.hpp"
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_fetch.hpp"
@@ -70,6 +72,15 @@ std::string why_nothing(const std::string& run_dir, const LogPrinter& printer, c
   return "it has no log" + of;
 }
 
+/// What the logs lack: a disk was full, or a worker has removed its log.
+void tell_lost(const std::string& run_dir, const LogPrinter::Choice& choice) {
+  const auto tell = [&](const nlohmann::ordered_json& event) {
+    const std::string text = narrate_lost(event, choice.rank, choice.generation);
+    if (!text.empty()) fmt::print(stderr, "sgd-launch: {}\n", for_terminal(text, Steering::kNone));
+  };
+  (void)each_object(run_dir + "/events.jsonl", tell);  // Ignoring: then nothing is known of it.
+}
+
 nlohmann::ordered_json follow_of(const LogsOptions& options) {
   nlohmann::ordered_json follow = {{"logs", true}, {"until_now", !options.follow}};
   if (options.choice.rank) follow["rank"] = *options.choice.rank;
@@ -95,7 +106,11 @@ int logs_verb(const std::vector<std::string>& arguments) {
                arguments);
   if (!run.is_named) return run.exit_code;
   if (!to.empty()) return save_files(run, follow_of(options), "logs", absolute(to));
-  if (run.cluster) return read_on_cluster(run, follow_of(options), options.choice.prefix);
+  if (run.cluster) {
+    nlohmann::ordered_json follow = follow_of(options);
+    follow["events"] = true;  // They say what the logs lack.
+    return read_on_cluster(run, std::move(follow), options.choice.prefix);
+  }
   int error = 0;
   LogPrinter printer(run.directory, options.choice, [&error](const auto& text) { return write_all(text, error); });
   bool is_told = false;
@@ -114,6 +129,7 @@ int logs_verb(const std::vector<std::string>& arguments) {
   if (!printer.trouble().empty()) return refuse(exit_code::kFailed, printer.trouble());
   if (!printer.has_found() && !is_told)
     fmt::print(stderr, "sgd-launch: {}\n", why_nothing(run.directory, printer, options.choice));
+  tell_lost(run.directory, options.choice);
   return after_writing(error);
 }
 

@@ -152,6 +152,15 @@ std::string narrate_recovery(const nlohmann::ordered_json& event) {
   return {};
 }
 
+/// Of a file that is gone nobody has counted the lines.
+std::string narrate_dropped(const nlohmann::ordered_json& event) {
+  const auto lines = read_or(event, "lines", std::int64_t{0});
+  const std::string bytes = counted(read_or(event, "bytes", std::int64_t{0}), "byte");
+  return fmt::format(
+      "warning: rank {} on {}: {} of output dropped: {}", read_or(event, "rank", 0), read_or(event, "node", ""),
+      lines == 0 ? bytes : fmt::format("{} ({})", counted(lines, "line"), bytes), read_or(event, "reason", ""));
+}
+
 /// "2026-11-23 14:03:07 +0100".
 std::string wall_time(double unix_s) {
   const auto whole = static_cast<std::time_t>(unix_s);
@@ -249,10 +258,14 @@ std::string narrate_event(const nlohmann::ordered_json& event) {
   if (name == "gpu_excluded")
     return fmt::format("GPU {} of {} was the cause of {}: it is left out of this run", read_or(event, "device", ""),
                        read_or(event, "node", ""), counted(read_or(event, "count", 0), "restart"));
+  if (name == "reports_missing")
+    return fmt::format("warning: rank {}: {}; lines of metrics are missing", read_or(event, "rank", 0),
+                       read_or(event, "message", ""));
   if (name == "report_mismatch")
     return fmt::format("warning: the {} report of epoch {} has \"{}\" on some ranks, and not on rank {}",
                        read_or(event, "phase", ""), read_or(event, "epoch", 0), read_or(event, "key", ""),
                        few(member(event, "ranks")));
+  if (name == "output_dropped") return narrate_dropped(event);
   if (name == "last_line_refused")
     return "warning: what rank 0 printed last is no line of metrics: " + read_or(event, "why", "");
   if (name == "metric_missing")
@@ -262,9 +275,17 @@ std::string narrate_event(const nlohmann::ordered_json& event) {
   return narrate_recovery(event);
 }
 
+std::string narrate_lost(const nlohmann::ordered_json& event, std::optional<Rank> rank, std::optional<int> generation) {
+  const bool is_meant = read_or(event, "event", "") == "output_dropped" &&
+                        (!rank || read_or(event, "rank", 0) == *rank) &&
+                        (!generation || read_or(event, "generation", 0) == *generation);
+  return is_meant ? narrate_event(event) : std::string();
+}
+
 bool is_trouble(const nlohmann::ordered_json& event) {
-  static constexpr std::array kTroubles = {"failure",   "backoff",         "node_lost",      "checkpoint_rejected",
-                                           "straggler", "report_mismatch", "metric_missing", "last_line_refused"};
+  static constexpr std::array kTroubles = {
+      "failure",         "backoff",         "node_lost",      "checkpoint_rejected", "straggler",
+      "report_mismatch", "reports_missing", "metric_missing", "last_line_refused",   "output_dropped"};
   const std::string name = read_or(event, "event", "");
   return std::find(kTroubles.begin(), kTroubles.end(), name) != kTroubles.end();
 }

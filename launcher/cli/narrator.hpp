@@ -3,8 +3,10 @@
 // narration, the end of a failed run as one block that begins with the root cause.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "common/base/ids.hpp"
 #include "common/json/nlohmann.hpp"
 #include "launcher/core/coordinator_io.hpp"
 #include "launcher/core/snapshot.hpp"
@@ -18,6 +20,9 @@ namespace sgd::cli {
 
 /// A transition worth a line, or nothing.
 [[nodiscard]] std::string narrate_event(const nlohmann::ordered_json& event);
+/// The same of what logs lack, where it is about this rank and this generation (nothing: any); else empty.
+[[nodiscard]] std::string narrate_lost(const nlohmann::ordered_json& event, std::optional<Rank> rank,
+                                       std::optional<int> generation);
 /// It says that something has failed, or is waited for: for those, too, who want no progress.
 [[nodiscard]] bool is_trouble(const nlohmann::ordered_json& event);
 

@@ -60,7 +60,7 @@ LineStyle line_style(const RunOptions& options, const job::JobSpec& job, const C
   style.has_time = options.has_time;
   style.is_json = options.is_json;
   // Bare lines are somebody's data: each is there as often as it was written.
-  style.ranks = options.folds && options.show_prefix && !job.training ? job.num_workers : 1;
+  style.ranks = options.folds && !style.prefix.empty() && !job.training ? job.num_workers : 1;
   style.out_is_terminal = console.is_terminal(keeper::Stream::kOut);
   style.err_is_terminal = console.is_terminal(keeper::Stream::kErr);
   style.has_live_region = console.style().is_terminal;

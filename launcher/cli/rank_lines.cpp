@@ -48,6 +48,25 @@ std::string rank_list(const std::set<Rank>& ranks) {
 
 void RankLines::add(TimePoint now, double unix_s, const keeper::OutputHead& head, std::string_view lines,
                     std::vector<RankText>& out) {
+  if (!is_bare()) return add_lines(now, unix_s, head, lines, out);
+  std::vector<LongLines::Piece> pieces;
+  long_lines_.add(now, unix_s, head, lines, pieces);
+  add_pieces(now, pieces, out);
+}
+
+void RankLines::add_pieces(TimePoint now, const std::vector<LongLines::Piece>& pieces, std::vector<RankText>& out) {
+  for (const LongLines::Piece& piece : pieces) {
+    if (!piece.ends_a_line) {
+      add_lines(now, piece.unix_s, piece.head, piece.text, out);
+      continue;
+    }
+    text_of(piece.head.stream, out) += '\n';
+    question_of(piece.head.stream) = {};
+  }
+}
+
+void RankLines::add_lines(TimePoint now, double unix_s, const keeper::OutputHead& head, std::string_view lines,
+                          std::vector<RankText>& out) {
   bars_.erase({head.rank, head.stream});
   Question& question = question_of(head.stream);
   const bool is_answer = question.bytes > 0 && question.rank == head.rank && question.stream == head.stream;
@@ -58,9 +77,9 @@ void RankLines::add(TimePoint now, double unix_s, const keeper::OutputHead& head
       hold(now, unix_s, head, lines.substr(0, end));
       lines.remove_prefix(end);
     }
-    return flush(now, false, out);
+    return flush_held(now, false, out);
   }
-  flush(now, true, out);
+  flush_held(now, true, out);
   if (question.bytes > 0) {
     std::string& text = text_of(question.stream, out);
     const std::size_t end = std::min(lines.find('\n'), lines.size() - 1) + 1;
@@ -74,7 +93,7 @@ void RankLines::add(TimePoint now, double unix_s, const keeper::OutputHead& head
 
 void RankLines::add_open(TimePoint now, double unix_s, const keeper::OutputHead& head, std::string_view line,
                          std::vector<RankText>& out) {
-  if (style_.is_json) return;
+  if (style_.is_json || long_lines_.holds(head)) return;
   if (line.starts_with('\r')) {
     while (line.starts_with('\r')) line.remove_prefix(1);
     while (line.ends_with('\r')) line.remove_suffix(1);
@@ -86,13 +105,13 @@ void RankLines::add_open(TimePoint now, double unix_s, const keeper::OutputHead&
     TimePoint& next = frames_at_[{head.rank, head.stream}];
     if (head.stream == Stream::kOut || line.empty() || now < next) return;  // Of stdout every byte comes with its line.
     next = now + kFrameWait;
-    flush(now, true, out);
+    flush_held(now, true, out);
     text_of(head.stream, out) += frame + "\n";
     return;
   }
   // In a file or a pipe it would stand twice when another rank writes before it is whole.
   if (style_.ranks != 1 && !is_terminal(head.stream)) return;
-  flush(now, true, out);
+  flush_held(now, true, out);
   Question& question = question_of(head.stream);
   const bool goes_on = question.bytes > 0 && question.rank == head.rank && question.stream == head.stream;
   if (goes_on && line.size() < question.bytes) return;
@@ -153,6 +172,13 @@ void RankLines::join_equal_tracebacks() {
 }
 
 void RankLines::flush(TimePoint now, bool all, std::vector<RankText>& out) {
+  std::vector<LongLines::Piece> pieces;
+  long_lines_.flush(now, all, pieces);
+  add_pieces(now, pieces, out);
+  flush_held(now, all, out);
+}
+
+void RankLines::flush_held(TimePoint now, bool all, std::vector<RankText>& out) {
   while (!held_.empty()) {
     const Held& first = held_.front();
     const bool is_everybodys = !first.ends_by && static_cast<int>(first.ranks.size()) >= style_.ranks;
@@ -167,8 +193,9 @@ void RankLines::flush(TimePoint now, bool all, std::vector<RankText>& out) {
 }
 
 std::optional<TimePoint> RankLines::next_flush() const {
-  if (held_.empty()) return std::nullopt;
-  return held_.front().due;
+  const std::optional<TimePoint> next = long_lines_.next_flush();
+  if (held_.empty()) return next;
+  return next ? std::min(*next, held_.front().due) : held_.front().due;
 }
 
 std::vector<std::string> RankLines::bars() const {
@@ -181,8 +208,7 @@ void RankLines::write(Stream stream, const std::set<Rank>& ranks, double unix_s,
                       std::vector<RankText>& out) {
   if (lines.empty()) return;
   std::string& text = text_of(style_.is_json ? Stream::kOut : stream, out);
-  const bool is_bare = style_.prefix.empty() && !style_.has_time && !style_.is_json;
-  if (is_bare && ranks.size() == 1) {
+  if (is_bare() && ranks.size() == 1) {
     text += lines;
     return;
   }

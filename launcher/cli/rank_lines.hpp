@@ -8,6 +8,7 @@
 //                  to another one as a whole or not at all
 //   a line that goes on: a bar is a line of the live region (a terminal), or its frames come once in kFrameWait;
 //                        anything else is a question: it is written, and what follows is written behind it
+//   with nothing in front of lines: those that are too long for one chunk pass long_lines.hpp first
 
 #include <deque>
 #include <functional>
@@ -22,6 +23,7 @@
 #include "common/base/ids.hpp"
 #include "common/base/time.hpp"
 #include "common/messages/keeper.hpp"
+#include "launcher/cli/long_lines.hpp"
 
 namespace sgd::cli {
 
@@ -88,6 +90,11 @@ class RankLines {
   };
   using RankStream = std::pair<Rank, keeper::Stream>;
 
+  [[nodiscard]] bool is_bare() const { return style_.prefix.empty() && !style_.has_time && !style_.is_json; }
+  void add_lines(TimePoint now, double unix_s, const keeper::OutputHead& head, std::string_view lines,
+                 std::vector<RankText>& out);
+  void add_pieces(TimePoint now, const std::vector<LongLines::Piece>& pieces, std::vector<RankText>& out);
+  void flush_held(TimePoint now, bool all, std::vector<RankText>& out);
   void hold(TimePoint now, double unix_s, const keeper::OutputHead& head, std::string_view line);
   [[nodiscard]] bool continue_traceback(TimePoint now, const keeper::OutputHead& head, std::string_view line);
   void join_equal_tracebacks();
@@ -104,6 +111,7 @@ class RankLines {
 
   LineStyle style_;
   std::function<int(Rank)> local_rank_;
+  LongLines long_lines_;  ///< Of bare lines.
   std::deque<Held> held_;
   std::size_t tracebacks_ = 0;  ///< Among them.
   Question questions_[2];

@@ -30,6 +30,7 @@ std::string RemoteLines::shown(TimePoint now, double unix_s, const std::string& 
   head.rank = rank_of_log(file);
   std::vector<RankText> texts;
   lines_.add(now, unix_s, head, lines, texts);
+  lines_.flush(now, true, texts);  // Nobody comes back for what waits: parts of a log are acknowledged one by one.
   std::string text;
   for (const RankText& piece : texts) text += piece.text;
   return text;

@@ -320,10 +320,17 @@ void RemoteRun::print_json_lines(const std::string& file, const std::string& lin
 }
 
 void RemoteRun::print_json_line(const std::string& file, const std::string& line) {
-  if (is_reader_) return console_.result(line.substr(0, line.size() - 1));
+  const bool reads_logs = read_or(follow_, "logs", false);
+  if (is_reader_ && !reads_logs) return console_.result(line.substr(0, line.size() - 1));
   const Json json = Json::parse(line, nullptr, false);
   if (!json.is_object()) return;
-  if (table_) {
+  if (is_reader_) {
+    const auto choice = [this](const char* key) {
+      return follow_.contains(key) ? std::optional(read_or(follow_, key, 0)) : std::nullopt;
+    };
+    const std::string text = narrate_lost(json, choice("rank"), choice("generation"));
+    if (!text.empty()) console_.narrate("sgd-launch: " + text, true);
+  } else if (table_) {
     if (file == "events.jsonl") print_trial_event(json);
   } else if (file == "metrics.jsonl") {
     const std::string text = options_.is_json ? dump_text(json) : epoch_line(json, epochs_);

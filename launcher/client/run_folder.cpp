@@ -78,6 +78,31 @@ nlohmann::json json_of(const std::string& path) {
   return json.is_discarded() ? nlohmann::json() : json;
 }
 
+nlohmann::json last_report(const std::string& run_dir, const std::string& phase, int epoch) {
+  nlohmann::json found;
+  LineFollower lines(run_dir + "/metrics.jsonl");
+  while (const auto line = lines.next()) {
+    nlohmann::json report = nlohmann::json::parse(*line, nullptr, false);
+    if (!report.is_object()) continue;
+    // Ranks may report anything under these names, too.
+    const nlohmann::json none;
+    const bool fits = report.value("phase", none) == phase && (epoch == 0 || report.value("epoch", none) == epoch);
+    if (fits) found = std::move(report);
+  }
+  return found;
+}
+
+std::string early_stop_of(const std::string& run_dir) {
+  const nlohmann::json last = last_report(run_dir, "validate", 0);
+  const nlohmann::json reason = last.is_object() ? last.value("early_stop", nlohmann::json()) : nlohmann::json();
+  return reason.is_string() ? reason.get<std::string>() : std::string();
+}
+
+nlohmann::json results_of(const nlohmann::json& summary) {
+  nlohmann::json results = summary.is_object() ? summary.value("results", nlohmann::json()) : nlohmann::json();
+  return results.is_array() ? results : nlohmann::json::array();
+}
+
 bool is_checkpoint(const std::string& folder) {
   std::error_code error;
   return fs::is_regular_file(folder + "/" + kManifest, error);

@@ -33,6 +33,13 @@ class LineFollower {
 /// Null where it is not there, or no JSON.
 [[nodiscard]] nlohmann::json json_of(const std::string& path);
 
+/// The last line of a run's metrics that is of `phase`, and of `epoch`, where one is given; null: there is none.
+[[nodiscard]] nlohmann::json last_report(const std::string& run_dir, const std::string& phase, int epoch);
+/// Why a run's training has ended before its time, as its last validation says; empty: it says nothing of it.
+[[nodiscard]] std::string early_stop_of(const std::string& run_dir);
+/// What the function has returned, by rank, as the summary has it; else an empty list.
+[[nodiscard]] nlohmann::json results_of(const nlohmann::json& summary);
+
 /// The newest whole checkpoint of a run; empty: there is none.
 [[nodiscard]] std::string newest_checkpoint(const std::string& run_dir);
 [[nodiscard]] bool is_checkpoint(const std::string& folder);

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <map>
 
 #include "common/exit_codes.hpp"
 #include "launcher/client/launcher_process.hpp"
@@ -39,25 +40,28 @@ void set(std::vector<std::string>& words, const std::string& path, const nlohman
   words.insert(words.end(), {"--set", path + "=" + value.dump()});
 }
 
-/// The last line of a run's metrics that is of `phase`, and of `epoch`, where one is given.
-nlohmann::json last_report(const std::string& run_dir, const std::string& phase, int epoch) {
-  nlohmann::json found;
-  client::LineFollower lines(run_dir + "/metrics.jsonl");
-  while (const auto line = lines.next()) {
-    nlohmann::json report = nlohmann::json::parse(*line, nullptr, false);
-    if (!report.is_object()) continue;
-    // Ranks may report anything under these names, too.
-    const nlohmann::json none;
-    const bool fits = report.value("phase", none) == phase && (epoch == 0 || report.value("epoch", none) == epoch);
-    if (fits) found = std::move(report);
+/// The JSON that sgd-launch has printed, which comes behind its warnings; null: none.
+nlohmann::json printed_json(const std::string& said) {
+  for (std::size_t at = 0; at < said.size();) {
+    if (said[at] == '[' || said[at] == '{') {
+      nlohmann::json json = nlohmann::json::parse(said.substr(at), nullptr, false);
+      if (!json.is_discarded()) return json;
+    }
+    const std::size_t end = said.find('\n', at);
+    at = end == std::string::npos ? said.size() : end + 1;
   }
-  return found;
+  return nullptr;
 }
 
-/// What the function has returned, by rank.
-nlohmann::json results_of(const nlohmann::json& summary) {
-  nlohmann::json results = summary.is_object() ? summary.value("results", nlohmann::json()) : nlohmann::json();
-  return results.is_array() ? results : nlohmann::json::array();
+/// With a function these have no meaning, and a job that has them beside one is refused
+/// (common/job/cross_checks.cpp). Its other settings of training are the function's to use.
+void leave_out_what_functions_lack(nlohmann::json& training) {
+  for (const char* key : {"model", "operator", "early_stop", "metrics", "profile", "validate_every", "validate_only"})
+    training.erase(key);
+  const nlohmann::json scheduler = training.value("scheduler", nlohmann::json());
+  const nlohmann::json& first = scheduler.is_array() && !scheduler.empty() ? scheduler.front() : scheduler;
+  const bool follows_a_metric = first.is_object() && first.value("type", nlohmann::json()) == "reduce_on_plateau";
+  if (follows_a_metric) training.erase("scheduler");
 }
 
 }  // namespace
@@ -70,7 +74,7 @@ struct Launch {
   std::string log;
   std::uint64_t log_from = 0;
   std::string summary_before;
-  bool says_json = false;  ///< All that it writes is JSON where it has ended well.
+  bool says_json = false;  ///< It prints JSON where it has ended well.
   std::shared_ptr<client::LauncherProcess> process;
 
   [[nodiscard]] std::string words() const {
@@ -90,7 +94,7 @@ struct Launch {
       const nlohmann::json told = summary.value("exit_code", nlohmann::json());
       if (told.is_number_integer()) code = told.get<int>();
     }
-    if (!code && says_json && nlohmann::json::accept(client::tail_of(log, log_from))) code = exit_code::kSucceeded;
+    if (!code && says_json && !printed_json(client::tail_of(log, log_from)).is_null()) code = exit_code::kSucceeded;
     if (code == exit_code::kSucceeded) return summary;
     const std::string said = words();
     if (!code) throw LauncherLost("how sgd-launch has ended, this program has asked before the Trainer did\n" + said);
@@ -110,12 +114,13 @@ struct Trainer::Impl {
   std::string job_file;  // "-": it is given as standard input.
   TrainerOptions options;
   bool is_active = false;
+  nlohmann::json settings;  // The job with its defaults since start(): by dotted paths.
   std::string logdir;
-  int runs = 0;
-  std::string run_dir;      // The newest run that trains: its checkpoints count.
-  std::string base;         // The checkpoint that it has begun with.
-  bool is_changed = false;  // Its job is not ours alone: one call has changed it.
-  std::string origin;       // What load() has named, until a run begins with it.
+  std::map<std::string, int> numbers;  // The last one of each kind of folder.
+  std::string run_dir;                 // The newest run that trains: its checkpoints count.
+  std::string base;                    // The checkpoint that it has begun with.
+  bool is_changed = false;             // Its job is not ours alone: one call has changed it.
+  std::string origin;                  // What load() has named, until a run begins with it.
   std::weak_ptr<client::LauncherProcess> running;
 
   /// A job as standard input, and the folder that its paths are relative to.
@@ -135,10 +140,27 @@ struct Trainer::Impl {
     return given != nullptr && *given != '\0' ? given : options.launcher;
   }
 
-  [[nodiscard]] std::string next_dir(const char* kind) {
-    char number[16] = "";
-    (void)std::snprintf(number, sizeof number, "_%03d", ++runs);
-    return logdir + "/" + kind + number;
+  void check(const Changes& changes) const {
+    check_active();
+    if (!changes.is_null() && !changes.is_object())
+      throw TrainerError("changes are a JSON object of dotted paths and their values, got " + changes.dump());
+  }
+
+  /// What the job says at `path` in a call with `changes`; null: nothing.
+  [[nodiscard]] nlohmann::json said(const Changes& changes, const std::string& path) const {
+    return changes.contains(path) ? changes.at(path) : settings.value(path, nlohmann::json());
+  }
+
+  /// A folder that no run has had, those of another trainer with this logdir included.
+  [[nodiscard]] std::string next_dir(const std::string& kind) {
+    for (;;) {
+      char number[16] = "";
+      (void)std::snprintf(number, sizeof number, "_%03d", ++numbers[kind]);
+      std::string dir = logdir + "/" + kind + number;
+      std::error_code error;
+      // A run that was refused has left only its log.
+      if (!fs::exists(dir, error) && !fs::exists(dir + ".log", error)) return dir;
+    }
   }
 
   [[nodiscard]] Source source() const { return {job.is_null() ? std::string() : job.dump(), {}}; }
@@ -149,8 +171,9 @@ struct Trainer::Impl {
     nlohmann::json changed = is_file ? nlohmann::json::parse(client::text_of(job_file), nullptr, false, true) : job;
     if (!changed.is_object() || !changed.value("training", nlohmann::json::object()).is_object())
       throw JobError(job_file + ": the job has no object \"training\"");
+    changed.erase("resume_from");  // The state of what trains is not the function's.
     nlohmann::json& training = changed["training"];
-    for (const char* key : {"model", "operator", "early_stop", "validate_every"}) training.erase(key);
+    leave_out_what_functions_lack(training);
     training["function"] = function;
     return {changed.dump(), is_file ? fs::path(job_file).parent_path().string() : std::string()};
   }
@@ -168,8 +191,6 @@ struct Trainer::Impl {
     one.summary_before = client::text_of(dir + "/summary.json");
     words.insert(words.end(), {"--quiet", "--no-color", "--lifeline", "3"});
     words.insert(words.end(), options.arguments.begin(), options.arguments.end());
-    if (!changes.is_null() && !changes.is_object())
-      throw TrainerError("changes are a JSON object of dotted paths and their values, got " + changes.dump());
     for (const auto& [path, value] : changes.items()) set(words, path, value);
     one.process = std::make_shared<client::LauncherProcess>(
         client::LaunchSettings{program(), std::move(words), from.text, one.log, from.folder});
@@ -194,6 +215,47 @@ struct Trainer::Impl {
     return one.finish();
   }
 
+  /// What sgd-launch answers, as JSON; null: it is none. Throws how it has ended.
+  [[nodiscard]] nlohmann::json ask(std::vector<std::string> words) const {
+    Launch check;
+    check.run_dir = logdir + "/check";
+    check.log = check.run_dir + ".log";
+    check.log_from = client::size_of(check.log);
+    check.says_json = true;
+    check.process = std::make_shared<client::LauncherProcess>(
+        client::LaunchSettings{program(), std::move(words), source().text, check.log, {}});
+    (void)wait(check);
+    return printed_json(client::tail_of(check.log, check.log_from));
+  }
+
+  /// How many epochs are trained where the job's own resume_from has a run begin. 0 where it names nothing, or what is
+  /// not found: of that sgd-launch tells when the run is to begin.
+  [[nodiscard]] int epochs_of_origin(const Changes& changes) const {
+    const nlohmann::json told = said(changes, "resume_from");
+    if (!told.is_string()) return 0;
+    const std::string named = told.get<std::string>();
+    std::error_code error;
+    const fs::path folder = job.is_null() ? fs::path(job_file).parent_path() : fs::current_path(error);
+    const std::string place = (folder / named).string();
+    const bool is_here = !is_on_cluster() && fs::exists(place, error);
+    if (is_here && client::is_checkpoint(place)) return client::epochs_done(place);
+    // A cluster has runs by their names, and RUN:CHECKPOINT.
+    const std::size_t colon = is_on_cluster() ? named.find(':') : std::string::npos;
+    const std::string wanted = colon == std::string::npos ? "" : "checkpoints/" + named.substr(colon + 1);
+    nlohmann::json listed;
+    try {
+      listed = ask({"checkpoints", "--json", "--address", address(), is_here ? place : named.substr(0, colon)});
+    } catch (const TrainerError&) {  // Ignoring: a folder may be no run and have checkpoints.
+    }
+    if (!listed.is_object()) listed = nlohmann::json::object();
+    for (const nlohmann::json& one : listed.value("checkpoints", nlohmann::json::array())) {
+      const bool is_meant = one.value("whole", false) && (wanted.empty() || one.value("path", "") == wanted);
+      if (is_meant && one.at("epoch").is_number_integer()) return one.at("epoch").get<int>();
+    }
+    const std::string newest_there = is_here ? client::newest_checkpoint(place) : std::string();
+    return newest_there.empty() ? 0 : client::epochs_done(newest_there);
+  }
+
   /// Of the newest checkpoint, or of none.
   [[nodiscard]] std::string newest() const {
     if (!origin.empty()) return origin;
@@ -207,15 +269,32 @@ struct Trainer::Impl {
            !client::newest_checkpoint(run_dir).empty();
   }
 
-  /// The words of a new run that begins with `from`, where it is not empty.
-  [[nodiscard]] std::vector<std::string> begin_run(const std::string& from, const Changes& changes) {
+  /// The words of a new run that begins with `from`, where it is not empty. A copy: it may be of `origin`, which ends
+  /// here.
+  [[nodiscard]] std::vector<std::string> begin_run(std::string from, const Changes& changes) {
+    const std::string named = from.empty() ? std::string() : origin_of(from);
     run_dir = next_dir("run");
-    base = from;
     is_changed = !changes.empty();
     origin.clear();
+    base = std::move(from);
     std::vector<std::string> words = new_run(job_file, run_dir);
-    if (!from.empty()) set(words, "resume_from", origin_of(from));
+    if (!named.empty()) set(words, "resume_from", named);
     return words;
+  }
+
+  /// Why a run that has ended well, and had begun with `from`, has no report of training in `epoch`.
+  [[nodiscard]] std::string why_untrained(const std::string& from, int epoch) const {
+    const nlohmann::json state = client::json_of(newest() + "/state.json");
+    if (!state.is_object() || state.value("early_stop", nlohmann::json()).is_null())
+      return run_dir + ": the run has ended well, and reported nothing of phase \"train\" in epoch " +
+             std::to_string(epoch) +
+             ", which is what train() returns: call run() for what a function returns, or run_iterator() for all that "
+             "it reports";
+    std::string reason = client::early_stop_of(run_dir);
+    if (reason.empty()) reason = client::early_stop_of(fs::path(from).parent_path().parent_path().string());
+    if (reason.empty()) reason = "\"training.early_stop\" has ended it";
+    return run_dir + ": training has stopped early after epoch " + std::to_string(epoch - 1) + ": " + reason +
+           "; with a larger \"training.early_stop.patience\" it goes on";
   }
 };
 
@@ -232,7 +311,7 @@ struct RunIterator::State {
 
   void finish() {
     is_finished = true;
-    results = results_of(launch.finish());
+    results = client::results_of(launch.finish());
   }
 };
 
@@ -296,45 +375,44 @@ void Trainer::start() {
     if (error) throw TrainerError(wanted + ": " + error.message());
     impl_->logdir = impl_->options.logdir.empty() ? client::new_folder(wanted) : wanted;
   }
-  Launch check;
-  check.run_dir = impl_->logdir + "/check";
-  check.log = impl_->logdir + "/check.log";
-  check.log_from = client::size_of(check.log);
-  check.says_json = true;
-  check.process = std::make_shared<client::LauncherProcess>(
-      client::LaunchSettings{impl_->program(),
-                             {"config", "show", "--json", impl_->job_file, "--address", impl_->address()},
-                             impl_->source().text,
-                             check.log,
-                             {}});
-  (void)Impl::wait(check);
+  const nlohmann::json shown = impl_->ask({"config", "show", "--json", impl_->job_file, "--address", impl_->address()});
+  impl_->settings = nlohmann::json::object();
+  for (const nlohmann::json& one : shown) impl_->settings[one.at("key").get<std::string>()] = one.at("value");
   impl_->is_active = true;
 }
 
 nlohmann::json Trainer::train(const Changes& changes) {
-  impl_->check_active();
+  impl_->check(changes);
+  if (impl_->said(changes, "training.validate_only") == true)
+    throw TrainerError("\"training.validate_only\" trains nothing: call validate(), or leave it out of the job");
   const std::string from = impl_->newest();
-  const int epoch = from.empty() ? 1 : client::epochs_done(from) + 1;
+  const bool begins_as_the_job_says = from.empty() || changes.contains("resume_from");
+  const int epoch = 1 + (begins_as_the_job_says ? impl_->epochs_of_origin(changes) : client::epochs_done(from));
   std::vector<std::string> words =
       impl_->can_resume(changes) ? std::vector<std::string>{"resume", impl_->run_dir} : impl_->begin_run(from, changes);
   set(words, "training.epochs", epoch);
-  (void)Impl::wait(impl_->launch(std::move(words), impl_->run_dir, changes));
-  return last_report(impl_->run_dir, "train", epoch);
+  Changes all = changes;
+  // Without a checkpoint each call would train the same epoch anew.
+  if (impl_->said(changes, "checkpoint.every") == "never") all["checkpoint.every"] = "epoch";
+  (void)Impl::wait(impl_->launch(std::move(words), impl_->run_dir, all));
+  nlohmann::json report = client::last_report(impl_->run_dir, "train", epoch);
+  if (report.is_null()) throw TrainerError(impl_->why_untrained(from, epoch));
+  return report;
 }
 
 nlohmann::json Trainer::validate(const Changes& changes) {
-  impl_->check_active();
+  impl_->check(changes);
   const std::string dir = impl_->next_dir("validate");
   std::vector<std::string> words = impl_->new_run(impl_->job_file, dir);
   if (const std::string from = impl_->newest(); !from.empty()) set(words, "resume_from", impl_->origin_of(from));
   set(words, "training.validate_only", true);
   set(words, "checkpoint.every", "never");
   (void)Impl::wait(impl_->launch(std::move(words), dir, changes));
-  return last_report(dir, "validate", 0);
+  return client::last_report(dir, "validate", 0);
 }
 
 RunIterator Trainer::run_iterator(const Changes& changes) {
-  impl_->check_active();
+  impl_->check(changes);
   std::vector<std::string> words = impl_->begin_run(impl_->origin, changes);
   auto launch = impl_->launch(std::move(words), impl_->run_dir, changes);
   client::LineFollower reports(impl_->run_dir + "/metrics.jsonl");
@@ -347,10 +425,10 @@ nlohmann::json Trainer::run(const Changes& changes) {
 }
 
 nlohmann::json Trainer::apply(const nlohmann::json& function, const Changes& changes) {
-  impl_->check_active();
+  impl_->check(changes);
   const std::string dir = impl_->next_dir("apply");
   const Impl::Source source = impl_->source_with(function);
-  return results_of(Impl::wait(impl_->launch(impl_->new_run("-", dir), dir, changes, source)));
+  return client::results_of(Impl::wait(impl_->launch(impl_->new_run("-", dir), dir, changes, source)));
 }
 
 std::string Trainer::save(const std::string& path) const {

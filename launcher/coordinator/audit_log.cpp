@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cstdio>
+#include <fstream>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,33 @@
 #include "launcher/process/clock.hpp"
 
 namespace sgd::coordinator {
+namespace {
+
+/// A crash, or who knows who, has left half a line: the next one would be lost with it.
+bool ends_inside_line(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file || file.tellg() <= 0) return false;
+  file.seekg(-1, std::ios::end);
+  return file.get() != '\n';
+}
+
+}  // namespace
+
+std::string AuditLog::damage_in(const std::string& state_dir) {
+  const std::string path = state_dir + "/audit.jsonl";
+  std::ifstream file(path, std::ios::binary);
+  std::int64_t number = 0, damaged = 0, first = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    if (!file.eof() && line.starts_with('{') && Json::accept(line)) continue;
+    if (damaged++ == 0) first = number;
+  }
+  if (damaged == 0) return {};
+  return fmt::format(
+      "{} is damaged: {} of its {} lines cannot be read, from line {} on. What they said of who did what is nowhere "
+      "else: look whether there is a copy of the file. New lines are written behind them",
+      path, damaged, number, first);
+}
 
 /// What was done stays said.
 AuditLog::~AuditLog() {
@@ -25,6 +53,8 @@ Status AuditLog::reopen() {
   auto file = storage::LineFile::open(path_);
   if (!file) return file.error();
   file_ = std::make_shared<storage::LineFile>(std::move(file).value());
+  if (ends_inside_line(path_))
+    if (const Status ended = file_->append("\n"); !ended) return ended;
   struct stat info {};
   file_number_ = ::stat(path_.c_str(), &info) == 0 ? info.st_ino : 0;
   return {};

@@ -43,6 +43,8 @@ class AuditLog {
 
   /// Lines are written by a thread from here on: the disk holds up nobody. `io` must outlive this.
   void write_beside(boost::asio::io_context& io) { files_ = std::make_unique<storage::FileThread>(io); }
+  /// What is wrong with lines of the newest file, in words for the log; empty: nothing.
+  [[nodiscard]] static std::string damage_in(const std::string& state_dir);
   /// Before add(). Creates the file if it is missing.
   [[nodiscard]] Status open(const std::string& state_dir);
   /// `about`: further keys, as the run.

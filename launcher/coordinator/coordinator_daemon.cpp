@@ -70,6 +70,9 @@ Status CoordinatorDaemon::open() {
                     "close it to them, or name another one with --state-dir",
                     options_.runs()),
         process::LogLevel::kWarning);
+  // No order depends on it, so it keeps nobody from starting.
+  if (const std::string damage = AuditLog::damage_in(options_.state_dir); !damage.empty())
+    log(damage, process::LogLevel::kWarning);
   if (const Status audit = audit_.open(options_.state_dir); !audit) return audit;
   const Status store = shell_.open_store(
       options_.state_dir,
@@ -192,6 +195,10 @@ void CoordinatorDaemon::serve() {
       audit_.add({member.identity.name, member.identity.serial, member.peer}, "join", about, member.refused);
     };
   if (join_service_)
+    join_service_->on_trouble = [this](const std::string& message) {
+      log_.write(process::LogLevel::kError, "records", "nobody can join: " + message);
+    };
+  if (join_service_)
     join_service_->on_refused = [this](const std::string& peer, net::JoinOutcome outcome, const std::string& reason) {
       probes_.metrics.connections_refused.add(fmt::format("join_{}", net::join_outcome_name(outcome)));
       log_.write(process::LogLevel::kWarning, "refused join", fmt::format("{} may not join: {}", peer, reason));
@@ -201,6 +208,9 @@ void CoordinatorDaemon::serve() {
     probes_.metrics.frames_refused.add(name(refusal.kind));
     log_.write(process::LogLevel::kWarning, fmt::format("broken {}", name(refusal.kind)),
                fmt::format("{} is disconnected: {}", peer, refusal.reason));
+  };
+  handlers.on_trouble = [this](const std::string& message) {
+    log(message + "; until then what was read before stays in force", process::LogLevel::kError);
   };
   gateway_->start(std::move(handlers));
 }

@@ -97,6 +97,9 @@ std::string why_not(const cluster::Fact& fact) {
   if (const auto* saved = std::get_if<cluster::CheckpointSaved>(&fact.body))
     return why_not(saved->checkpoint, fact.generation);
   if (const auto* rejected = std::get_if<cluster::CheckpointRejected>(&fact.body)) return why_not(rejected->checkpoint);
+  const auto* dropped = std::get_if<cluster::OutputDropped>(&fact.body);
+  if (dropped != nullptr && (dropped->lines < 0 || dropped->bytes < 0))
+    return fmt::format("{} lines of {} bytes that are lost", dropped->lines, dropped->bytes);
   const auto* reserved = std::get_if<cluster::PortReserved>(&fact.body);
   if (reserved == nullptr) return {};
   std::vector<int> ports = reserved->worker_ports;

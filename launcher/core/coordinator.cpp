@@ -65,8 +65,11 @@ void Coordinator::apply(TimePoint now, const CoordinatorEvent& event, Coordinato
   handle(now, event, out);
   // Ten thousand nodes say a word a second: what no run hears of must not cost a look at all of them.
   if (is_sign_of_life(event) && !capacity_changed_) return;
+  if (offer_at_ && now >= *offer_at_) capacity_changed_ = true;
+  next_offer_ = offered_at_ ? *offered_at_ + offer_gap() : now;
   note_touched(event);
   if (std::exchange(room_changed_, false)) take_back_slots(now, out);
+  tell_views(now, out);
   std::size_t told = first;
   std::map<RunId, int> growth;
   do {
@@ -86,7 +89,13 @@ std::map<RunId, int> Coordinator::settle(TimePoint now, std::size_t& told, Coord
       if (std::holds_alternative<coordinator_command::FinishRun>(out[told])) capacity_changed_ = true;
       if (!experiments_.empty()) tell_parent(now, told, out);
     }
-    if (!std::exchange(capacity_changed_, false) && wanting_.empty()) return growth;
+    if (!capacity_changed_ && wanting_.empty()) return growth;
+    capacity_changed_ = false;
+    if (now < next_offer_) {
+      offer_at_ = next_offer_;
+      return growth;
+    }
+    offer_at_.reset();
     growth = offer_capacity(now, out);
     note_all_touched();
     advance_all(now, out);
@@ -289,6 +298,7 @@ std::optional<TimePoint> Coordinator::next_wakeup() const {
   const auto consider = [&next](TimePoint at) { next = next ? std::min(*next, at) : at; };
   if (!wakeups_.empty()) consider(wakeups_.begin()->first);
   if (!looks_.empty()) consider(looks_.begin()->first);
+  if (offer_at_) consider(*offer_at_);
   for (const auto& [id, experiment] : experiments_)
     for (const auto at : {experiment.next_wakeup(), experiment.next_copy()})
       if (at) consider(*at);

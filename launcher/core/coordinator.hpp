@@ -161,6 +161,8 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   // coordinator_queue.cpp: who may have what
   void take_back_slots(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] std::map<RunId, int> settle(TimePoint now, std::size_t& told, CoordinatorCommands& out);
+  [[nodiscard]] Duration offer_gap() const;
+  void tell_views(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] std::map<RunId, int> offer_capacity(TimePoint now, CoordinatorCommands& out);
   bool offer_growth(TimePoint now, const std::map<RunId, int>& growth, CoordinatorCommands& out);
   void note_starts(const QueuePlan& plan);

@@ -28,17 +28,28 @@ void Coordinator::take_back_slots(TimePoint now, CoordinatorCommands& out) {
   }
 }
 
-/// Runs hear of what has changed on their nodes, and those that wait are told what they may have now, in the order of
-/// the queue; returns how many workers each of the others may have more. With many nodes that is what makes most events
-/// cheap.
-std::map<RunId, int> Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
-  const auto is_served = [](const auto& run) { return run.second->waits_for_room() || run.second->may_grow(); };
-  QueuePlan plan;
-  if (std::any_of(live_.begin(), live_.end(), is_served)) plan = serve_queue(queue_state(now, offers()));
-  note_starts(plan);
+Duration Coordinator::offer_gap() const {
+  if (nodes_.size() <= settings_.offered_at_once) return Duration{0};
+  return settings_.offer_gap * static_cast<std::int64_t>(nodes_.size());
+}
+
+/// Runs hear of what has changed on their nodes.
+void Coordinator::tell_views(TimePoint now, CoordinatorCommands& out) {
   for (const auto& [id, run] : live_)
     for (const NodeId& node : changed_nodes_)
       if (nodes_.contains(node)) run->on_view(now, node, view_of(node), out);
+}
+
+/// Those that wait are told what they may have now, in the order of the queue; returns how many workers each of the
+/// others may have more.
+std::map<RunId, int> Coordinator::offer_capacity(TimePoint now, CoordinatorCommands& out) {
+  const auto is_served = [](const auto& run) { return run.second->waits_for_room() || run.second->may_grow(); };
+  QueuePlan plan;
+  if (std::any_of(live_.begin(), live_.end(), is_served)) {
+    plan = serve_queue(queue_state(now, offers()));
+    offered_at_ = now;
+  }
+  note_starts(plan);
   std::set<RunId> waiting;
   for (QueueTurn& turn : plan.turns) {
     Offer offer;

@@ -37,6 +37,10 @@ struct CoordinatorSettings {
   /// Nodes have disks of their own, and what they save comes to the coordinator's some time later: it is told then
   /// (coordinator_event::CheckpointStored).
   bool files_travel = false;
+  /// With more nodes than this, what is free is offered no more often than once in so long for each of them: one offer
+  /// looks at all, and when a switch fails, or a coordinator restarts, each of them brings an event that asks for one.
+  std::size_t offered_at_once = 100;
+  Duration offer_gap = std::chrono::microseconds(10);
   /// So long a copy of a trial waits until the state that was compared is stored (HeldCopy).
   Duration copy_limit = std::chrono::seconds(5);
 };
@@ -88,6 +92,8 @@ struct CoordinatorState {
   std::deque<RunId> finished_;               ///< In the order in which they finished; trials apart.
   std::deque<RunId> finished_trials_;
   std::int64_t submissions_ = 0;
+  std::optional<TimePoint> offered_at_;  ///< Runs that waited, or could grow, were told what they may have.
+  std::optional<TimePoint> offer_at_;    ///< Something has changed since, and it was too soon for another offer.
 };
 
 /// What nodes have, whoever of the runs holds it.
@@ -108,6 +114,7 @@ struct CoordinatorIndex {
   std::map<NodeId, LinkNumber> link_of_;  ///< The newest one of each node that is known or lost.
   // In the event in work:
   bool capacity_changed_ = false;
+  TimePoint next_offer_{};     ///< Not before: then it would be too soon.
   bool room_changed_ = false;  ///< What nodes offer, so that more may be held than there is.
   // Asked after every event, and another for few runs after most: what concerns one run must not cost a look at all.
   std::set<RunId> wanting_;                        ///< Of live_: those that want capacity.

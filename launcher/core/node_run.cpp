@@ -94,8 +94,9 @@ void NodeRun::reconcile(TimePoint now, AgentCommands& out) {
   }
 }
 
-/// Of a command whose ranks are to end: handlers and buffered files are theirs until then. A wish for their end that
-/// allows less time counts from now on.
+/// Of a command whose ranks are to end: handlers and buffered files are theirs until then, and of what a wrapper has
+/// started, since the keeper tells the end of a rank with that of its group. A wish for their end that allows less time
+/// counts from now on.
 bool NodeRun::have_had_their_time(TimePoint now, AgentCommands& out) {
   if (is_training() || keeper_ != Keeper::kUp) return true;
   const TimePoint by = now + from_seconds(desired_.clear_grace_s);
@@ -111,7 +112,7 @@ bool NodeRun::have_had_their_time(TimePoint now, AgentCommands& out) {
 
 void NodeRun::ask_to_end(Rank rank, RankRecord& record, AgentCommands& out) {
   record.asked_to_stop = true;
-  tell_keeper(keeper::Signal{spawned_, rank, SIGTERM, false}, out);
+  tell_keeper(keeper::Signal{spawned_, rank, SIGTERM, true}, out);
 }
 
 void NodeRun::close_keeper(AgentCommands& out) {
@@ -233,6 +234,8 @@ keeper::Spawn NodeRun::spawn_of(Rank rank, RankRecord& record) const {
   identity.visible_gpus = record.share.visible;
   identity.gpus = record.share.gpus;
   spawn.environment = rank_environment(desired_, identity, facts_.python_folder);
+  if (!spawn.out.filters.empty() || !spawn.err.filters.empty())
+    spawn.line_prefix = line_prefix(desired_, facts_.node, rank, record.local_rank);
   spawn.workdir = is_training() ? std::string() : workdir_of(desired_, facts_.is_shared);
   spawn.cpus = record.share.cores;
   spawn.threads = desired_.job->at("per_worker").at("cpus").get<int>();
@@ -268,8 +271,8 @@ bool NodeRun::can_agree() const {
          });
 }
 
-/// Ranks that can agree on a step are asked over the link. Else they get a signal: what a terminal sends goes to their
-/// group, as there. The deadline kills all.
+/// Ranks that can agree on a step are asked over the link. Else their groups get a signal, as from a terminal: under a
+/// wrapper it is the wrapper's child that has something to save. The deadline kills all.
 void NodeRun::ask_to_stop(TimePoint now, AgentCommands& out) {
   if (!stop_deadline_) stop_deadline_ = now + from_seconds(desired_.stop_grace_s);
   const bool by_link = can_agree();
@@ -278,8 +281,7 @@ void NodeRun::ask_to_stop(TimePoint now, AgentCommands& out) {
     if (!by_link) {
       if (record.pid == 0) continue;
       const int signal = desired_.stop_signal == 0 ? SIGTERM : desired_.stop_signal;
-      const bool is_of_terminal = signal == SIGINT || signal == SIGQUIT || signal == SIGHUP;
-      tell_keeper(keeper::Signal{spawned_, rank, signal, is_of_terminal}, out);
+      tell_keeper(keeper::Signal{spawned_, rank, signal, true}, out);
     } else {
       if (!record.assigned) continue;
       out.push_back(TellWorker{*record.connection, id_, link::Stop{to_seconds(*stop_deadline_ - now), true}});

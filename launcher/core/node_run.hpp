@@ -5,7 +5,7 @@
 //   keeper:  none --first desire--> starting --Started--> up --Close sent--> closing --link closed--> ended --> none
 //                                                          └--link closed unasked--> lost (KeeperLost, strays cleared)
 //   group:   empty --want run, ready to spawn--> alive --Clear sent--> clearing --Cleared, links closed--> empty
-//            a command's, unwanted: alive --SIGTERM, all ended or clear_grace_s over--> Clear sent
+//            a command's, unwanted: alive --SIGTERM to groups, all ended or clear_grace_s over--> Clear sent
 //   port:    none --want prepare--> asked for --answer--> reserved --next generation, want gone--> none
 //   fork server: none --training, Python--> starting --ready--> ready | --it must not fork--> unusable (exec, said)
 //                 ^--- died under ranks that go on without it: started anew, at most kForkServersMax times
@@ -132,6 +132,8 @@ class NodeRun : private NodeRunState, private NodeRunHome {
   void assign(Rank rank, RankRecord& record, AgentCommands& out);
   void on_fetch_asked(RankRecord& record, const std::string& path, AgentCommands& out);
   void tell_exit(TimePoint now, Rank rank, RankRecord& record);
+  void on_dropped(const keeper::OutputDropped& dropped);
+  void tell_lost(Rank rank, RankRecord& record);
   void group_cleared(int killed);
   void tell_keeper_lost(cluster::KeeperLost lost);
   /// Of the group, alive or last alive, whatever is wanted by now.

@@ -77,6 +77,7 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
     if (ending_deadline_) reconcile(now, out);
     return;
   }
+  if (const auto* dropped = std::get_if<keeper::OutputDropped>(&message)) return on_dropped(*dropped);
   if (const auto* said = std::get_if<keeper::ErrorsSaid>(&message)) {
     if (said->generation != spawned_ || !std::exchange(errors_asked_, false)) return;  // Nobody has asked.
     std::vector<OtherError> others = own(said->others);
@@ -93,6 +94,22 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
     links_until_ = now + kLastWordsMax;
     if (connections_.empty()) end_clearing(now, out);
   }
+}
+
+/// A disk may be full again and again: of a rank the first loss is told at once, and the sum before its exit.
+void NodeRun::on_dropped(const keeper::OutputDropped& dropped) {
+  RankRecord* record = dropped.is_on_console || dropped.bytes <= 0 ? nullptr : find(dropped.rank);
+  if (record == nullptr) return;
+  record->lost_lines += dropped.lines;
+  record->lost_bytes += dropped.bytes;
+  record->lost_why = clipped(dropped.reason);
+  if (record->lost_told == 0) tell_lost(dropped.rank, *record);
+}
+
+void NodeRun::tell_lost(Rank rank, RankRecord& record) {
+  if (record.lost_told == record.lost_bytes) return;
+  record.lost_told = record.lost_bytes;
+  say(cluster::OutputDropped{rank, record.lost_lines, record.lost_bytes, record.lost_why});
 }
 
 /// A rank may have said hello before its keeper has said which process it is: then that is looked at now.
@@ -434,6 +451,7 @@ void NodeRun::keep_stacks(AgentCommands& out) {
 }
 
 void NodeRun::tell_exit(TimePoint now, Rank rank, RankRecord& record) {
+  tell_lost(rank, record);
   const keeper::Exited& exit = *record.exit;
   cluster::WorkerExited told;
   told.rank = rank;

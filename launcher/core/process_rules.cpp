@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -61,6 +63,21 @@ void apply_process_rules(const cluster::DesiredRun& run, int local_rank, keeper:
   };
   fill(spawn.out, 1, "stdout", "stdout_filters");
   fill(spawn.err, 2, "stderr", "stderr_filters");
+}
+
+std::string line_prefix(const cluster::DesiredRun& run, const NodeId& node, Rank rank, int local_rank) {
+  const nlohmann::json& process = member(*run.job, "process");
+  std::string prefix = read_or(process, "prefix", "[${role_name}${local_rank}]:");
+  const std::pair<std::string_view, std::string> values[] = {{"${rank}", fmt::format("{}", rank)},
+                                                             {"${local_rank}", fmt::format("{}", local_rank)},
+                                                             {"${hostname}", node},
+                                                             {"${time}", ""},
+                                                             {"${stream}", ""},
+                                                             {"${role_name}", read_or(process, "role", "default")}};
+  for (const auto& [name, value] : values)
+    for (std::size_t at = prefix.find(name); at != std::string::npos; at = prefix.find(name, at + value.size()))
+      prefix.replace(at, name.size(), value);
+  return prefix;
 }
 
 bool passes_signal(const nlohmann::json& job, int signal) {

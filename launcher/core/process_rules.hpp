@@ -19,6 +19,10 @@ namespace sgd::core {
 /// there.
 void apply_process_rules(const cluster::DesiredRun& run, int local_rank, keeper::Spawn& spawn);
 
+/// What stands in front of a rank's lines in files that have those of several: the job's own prefix, else torchrun's.
+/// What differs from line to line (${time}, ${stream}) is left out.
+[[nodiscard]] std::string line_prefix(const cluster::DesiredRun& run, const NodeId& node, Rank rank, int local_rank);
+
 /// Its ranks meet at a port of each of them (TF_CONFIG), not only of rank 0.
 [[nodiscard]] bool has_port_of_each(const nlohmann::json& job);
 

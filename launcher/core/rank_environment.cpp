@@ -52,7 +52,7 @@ void add_torchrun(const cluster::DesiredRun& run, const RankIdentity& identity, 
   env["RANK"] = env["ROLE_RANK"] = text(identity.rank);
   env["WORLD_SIZE"] = env["ROLE_WORLD_SIZE"] = text(run.world_size);
   env["LOCAL_WORLD_SIZE"] = text(identity.local_world_size);
-  env["GROUP_RANK"] = text(run.node_rank);
+  env["GROUP_RANK"] = env["NODE_RANK"] = text(run.node_rank);  // The latter is Ray Train's name, not torchrun's.
   env["GROUP_WORLD_SIZE"] = text(run.node_count);
   env["ROLE_NAME"] = read_or(process, "role", "default");
   env["MASTER_ADDR"] = master;

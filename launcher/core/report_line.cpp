@@ -15,7 +15,7 @@ namespace {
 using Workers = job::ReportRules::Workers;
 
 void autofill(nlohmann::ordered_json& values, bool is_detailed, const LineTimes& times, const WorkerPlace* place) {
-  values["_time_this_iter_s"] = times.this_iter_s;
+  if (!values.contains("_time_this_iter_s")) values["_time_this_iter_s"] = times.this_iter_s;
   values["_training_iteration"] = times.iteration;
   if (!is_detailed) return;
   values["_time_total_s"] = times.total_s;

@@ -33,7 +33,7 @@ struct LineTimes {
 
 /// Adds `_time_this_iter_s`, `_training_iteration` and, where the rules say so, `_hostname`, `_node_ip`, `_pid` and
 /// `_time_total_s`, to the line and to each worker in its list; they are in the place of a worker's keys of these
-/// names.
+/// names. Only `_time_this_iter_s` stays as a worker has given it, who may have measured better.
 void add_autofilled(nlohmann::ordered_json& line, const job::ReportRules& rules, const LineTimes& times,
                     const std::map<Rank, WorkerPlace>& places);
 

@@ -12,6 +12,7 @@
 
 #include "common/base/bytes.hpp"
 #include "common/base/mean_over_ranks.hpp"
+#include "common/messages/codec.hpp"
 
 namespace sgd::core {
 namespace {
@@ -20,11 +21,11 @@ auto order(const link::ReportKey& key) {
   return std::make_tuple(key.epoch, key.phase == "train" ? 0 : 1, key.phase, key.batch, key.sequence);
 }
 
-/// NaN travels as null.
+/// NaN travels as null, an infinite number as text.
 std::optional<double> number(const nlohmann::json& value) {
   if (value.is_number()) return value.get<double>();
   if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
-  return std::nullopt;
+  return codec::infinity_of(value);
 }
 
 bool is_summed(const std::string& key) {
@@ -71,7 +72,7 @@ nlohmann::json mean(const std::vector<nlohmann::json>& per_rank, const std::vect
     values.push_back(value == metrics.end() ? std::nullopt : number(*value));
   }
   const std::optional<double> mean = mean_over_ranks(values, weights);
-  return mean ? nlohmann::json(*mean) : nlohmann::json(nullptr);
+  return mean && std::isfinite(*mean) ? nlohmann::json(*mean) : nlohmann::json(nullptr);
 }
 
 /// The keys of `metrics`: RaySGD's in its own order, then the others by name.
@@ -177,6 +178,7 @@ Result<std::optional<ReducedReport>> ReportReducer::add(Rank rank, const link::R
   }
   written_ = expected;
   ReducedReport line{expected, reduce_metrics(per_rank), {}, find_mismatches(per_rank), find_straggler(per_rank)};
+  for (nlohmann::json& reported : per_rank) codec::infinity_texts_to_null(reported);
   line.per_rank = std::move(per_rank);
   return Nothing{std::move(line)};
 }

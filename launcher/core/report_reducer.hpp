@@ -1,11 +1,11 @@
 #pragma once
 // Many ranks' reports become one line of metrics. A line is made when all ranks of the live
 // generation have sent the same key, by RaySGD's rules: num_samples is summed, every other
-// number is the mean over ranks that ignores NaN (by samples, where ranks differ in them), anything
-// else is rank 0's value, and the keys are those of rank 0's report (of another's, too, where rank 0 had no sample). A
-// number on which all ranks agree stays as it is, to the bit. (samples_per_s, which RaySGD has not, is a rate of the
-// whole group and summed too.) A key not greater than the last one written was re-executed after a restart: counted and
-// dropped.
+// number is the mean over ranks that ignores NaN (by samples, where ranks differ in them), and null where that is not
+// finite, as with an infinite number of some rank; anything else is rank 0's value, and the keys are those of rank 0's
+// report (of another's, too, where rank 0 had no sample). A number on which all ranks agree stays as it is, to the bit.
+// (samples_per_s, which RaySGD has not, is a rate of the whole group and summed too.) A key not greater than the last
+// one written was re-executed after a restart: counted and dropped.
 //
 // Ranks must send the same keys in the same order; a difference is an error that names them.
 
@@ -28,7 +28,7 @@ namespace sgd::core {
 struct ReducedReport {
   link::ReportKey key;
   nlohmann::ordered_json metrics;        ///< RaySGD's keys in RaySGD's order, then others by name.
-  std::vector<nlohmann::json> per_rank;  ///< What each rank has reported.
+  std::vector<nlohmann::json> per_rank;  ///< What each rank has reported; null for what is not finite.
   std::vector<KeyMismatch> mismatches;
   std::optional<Straggler> straggler;
 };

@@ -133,6 +133,7 @@ void RunMachine::start_generation(TimePoint now, CoordinatorCommands& out) {
   unsaved_.reset();
   straggler_.reset();
   mismatches_told_.clear();
+  drops_told_.clear();
   master_port_ = 0;
   worker_ports_.clear();
   causes_.reset();
@@ -377,6 +378,7 @@ void RunMachine::on_all_exited(TimePoint now, CoordinatorCommands& out) {
   const auto undone = first([](const auto& rank) { return !rank.second.done; });
   if (undone == ranks_.end()) {
     if (is_training()) complete_recovery(now, out);
+    tell_missing_reports(out);
     return end_run(now, "succeeded", exit_code::kSucceeded, "", out);
   }
   add_failure(now, unwanted_end(undone->first, undone->second.node, undone->second.pid));

@@ -47,6 +47,9 @@ class RunMachine : private RunState {
   static constexpr Generation kAheadMax = 1000;
   /// Keys that some ranks' reports lack and that are told of in one generation.
   static constexpr std::size_t kMismatchesMax = 64;
+  /// Ranks of one generation that are told of since their logs lack lines; and how often, of each.
+  static constexpr std::size_t kDroppersMax = 64;
+  static constexpr int kDropsMax = 2;
   /// After one rank has ended with 0, the others' time to end too.
   static constexpr Duration kEarlyExitGrace = std::chrono::seconds(30);
   /// Of its last lines, and of its ranks' results: longer ones are told, and not kept when it has finished.
@@ -177,6 +180,7 @@ class RunMachine : private RunState {
   void complete_recovery(TimePoint now, CoordinatorCommands& out);
   void check_early_exit(TimePoint now);
   void check_reports(TimePoint now);
+  void tell_missing_reports(CoordinatorCommands& out) const;
   void check_start(TimePoint now);
   void note_peer_loss(TimePoint now, CoordinatorCommands& out);
   [[nodiscard]] bool is_missed(const NodeId& node) const;
@@ -243,13 +247,16 @@ class RunMachine : private RunState {
   void take_last_line(TimePoint now, const cluster::WorkerExited& exited, CoordinatorCommands& out);
   void on_keeper_lost(TimePoint now, const NodeId& node, const cluster::KeeperLost& lost);
   void on_cleared(const NodeId& node);
-  void note_straggler(int epoch, const Straggler& found, CoordinatorCommands& out);
-  void note_mismatch(const link::ReportKey& key, const KeyMismatch& mismatch, CoordinatorCommands& out);
   [[nodiscard]] std::map<Rank, WorkerPlace> worker_places() const;
   void add_failure(TimePoint now, Failure failure);
   void add_living(TimePoint now, const NodeId& node, const std::vector<OtherError>& others);
   void ask_for_errors(const NodeId& asked_already, CoordinatorCommands& out) const;
   void on_raised(TimePoint now, const NodeId& node, const cluster::RanksRaised& raised);
+
+  // run_machine_warnings.cpp
+  void note_straggler(int epoch, const Straggler& found, CoordinatorCommands& out);
+  void note_mismatch(const link::ReportKey& key, const KeyMismatch& mismatch, CoordinatorCommands& out);
+  void note_dropped(const NodeId& node, const cluster::OutputDropped& dropped, CoordinatorCommands& out);
 
   [[nodiscard]] bool decided(TimePoint now) const;
   [[nodiscard]] std::string reason() const;

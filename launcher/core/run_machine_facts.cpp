@@ -83,6 +83,7 @@ void RunMachine::on_body(TimePoint now, const NodeId& node, const cluster::FactB
     void operator()(const cluster::ExchangePut& fact) const { self.on_exchange(now, node, fact, out); }
     void operator()(const cluster::Cleared&) const { self.on_cleared(node); }
     void operator()(const cluster::RanksRaised& fact) const { self.on_raised(now, node, fact); }
+    void operator()(const cluster::OutputDropped& fact) const { self.note_dropped(node, fact, out); }
   };
   std::visit(Visitor{*this, now, node, out}, body);
 }
@@ -342,6 +343,7 @@ void RunMachine::on_exited(TimePoint now, const NodeId& node, const cluster::Wor
   if (rank->done && !rank->left && !first_exit_at_) first_exit_at_ = now;
   if (rank->done || exited.caused_by_agent) return;
   Failure failure = failure_of(node, exited, is_training());
+  if (!is_training() && !is_first_start()) failure.is_final = false;  // It has been started before: it may be again.
   rank->missed_peer = failure.misses_peer();
   failure.may_follow = !is_training() && ranks_.size() > 1 && failure.kind == FailureKind::kExitCode;
   // A living rank's words count where this one says that it has lost another: elsewhere they may be old.
@@ -402,6 +404,7 @@ void RunMachine::write_line(TimePoint now, const ReducedReport& line, std::int64
   const Event values = chosen_values(line, rules);
   if (!values.contains("epoch")) metrics["epoch"] = line.key.epoch;
   metrics.update(values);
+  metrics["phase"] = line.key.phase;  // By which readers know the line, whatever a metric is called.
   // A user's code may count from 0; its epochs are the run's.
   if (is_training() && metrics["epoch"] != line.key.epoch) metrics["epoch"] = line.key.epoch;
   if (line.key.batch != 0) metrics["batch"] = line.key.batch;
@@ -440,32 +443,6 @@ std::map<Rank, WorkerPlace> RunMachine::worker_places() const {
     places[number] = {rank.node, address == addresses_.end() ? std::string() : address->second, rank.pid};
   }
   return places;
-}
-
-/// Told once a generation: who meant it reads it once, who did not finds the key and the ranks.
-void RunMachine::note_mismatch(const link::ReportKey& key, const KeyMismatch& mismatch, CoordinatorCommands& out) {
-  if (mismatches_told_.size() >= kMismatchesMax || !mismatches_told_.insert(key.phase + " " + mismatch.key).second)
-    return;
-  record({{"event", "report_mismatch"},
-          {"generation", generation_},
-          {"epoch", key.epoch},
-          {"phase", key.phase},
-          {"key", mismatch.key},
-          {"ranks", mismatch.without}},
-         out);
-}
-
-/// Told once, until another one is the slowest: it is no failure, and nothing is done about it.
-void RunMachine::note_straggler(int epoch, const Straggler& found, CoordinatorCommands& out) {
-  if (std::exchange(straggler_, found.rank) == found.rank) return;
-  record({{"event", "straggler"},
-          {"generation", generation_},
-          {"epoch", epoch},
-          {"rank", found.rank},
-          {"node", ranks_.at(found.rank).node},
-          {"own_ms", found.own_ms},
-          {"others_ms", found.others_ms}},
-         out);
 }
 
 void RunMachine::on_exchange(TimePoint now, const NodeId& node, const cluster::ExchangePut& put,

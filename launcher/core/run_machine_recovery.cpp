@@ -301,6 +301,17 @@ void RunMachine::check_reports(TimePoint now) {
     add_failure(now, protocol_failure(unequal->rank, ranks_.at(unequal->rank).node, unequal->message));
 }
 
+/// A command's work is done, whatever it has reported: that lines are missing is said, and is no failure.
+void RunMachine::tell_missing_reports(CoordinatorCommands& out) const {
+  const auto unequal = is_training() ? std::nullopt : reducer_.unequal();
+  if (!unequal) return;
+  record({{"event", "reports_missing"},
+          {"generation", generation_},
+          {"rank", unequal->rank},
+          {"message", unequal->message}},
+         out);
+}
+
 void RunMachine::note_started() {
   was_started_ = true;
   budget_.on_first_step();

@@ -126,6 +126,7 @@ struct RunState {
   std::optional<TimePoint> first_exit_at_;
   std::optional<Rank> straggler_;          ///< That was told of in this generation.
   std::set<std::string> mismatches_told_;  ///< "train loss": keys that some rank's reports of this generation lack.
+  std::map<Rank, int> drops_told_;         ///< How often it was told that a rank's log of this generation lacks lines.
   std::vector<HeldCheckpoint> held_checkpoints_;
   /// What rank 0 of this generation could not save, and nothing that it saved since.
   std::optional<link::CheckpointFailed> unsaved_;

@@ -86,7 +86,7 @@ void AgentConnection::keep_count(const OutputDropped& dropped) {
   const bool is_full = untold_.size() >= kUntoldMax && !untold_.contains({dropped.rank, dropped.reason});
   OutputDropped& kept = is_full ? untold_.rbegin()->second : untold_[{dropped.rank, dropped.reason}];
   kept = {is_full ? kept.rank : dropped.rank, kept.lines + dropped.lines, kept.bytes + dropped.bytes,
-          is_full ? kept.reason : dropped.reason};
+          is_full ? kept.reason : dropped.reason, dropped.is_on_console && (kept.bytes == 0 || kept.is_on_console)};
 }
 
 void AgentConnection::acknowledge() {

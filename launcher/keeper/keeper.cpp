@@ -17,6 +17,12 @@ namespace sgd::keeper {
 namespace {
 /// Wakes up at least this often; deadlines come earlier.
 constexpr Duration kIdleWait = std::chrono::minutes(10);
+
+bool has_process_below_us(pid_t group) {
+  const std::vector<process::ProcessEntry> all = process::descendants(::getpid());
+  return std::any_of(all.begin(), all.end(), [group](const auto& entry) { return entry.group == group; });
+}
+
 }  // namespace
 
 int Keeper::run() {
@@ -104,6 +110,7 @@ int Keeper::timeout_ms(TimePoint now) const {
   for (const auto& [slot, rank] : ranks_) {
     if (has_to_answer && rank.state == RankProcess::State::kForking) deadline = std::min(deadline, rank.fork_deadline);
     if (rank.held_until && *rank.held_until > now) deadline = std::min(deadline, *rank.held_until);
+    if (rank.state == RankProcess::State::kLeft) deadline = std::min(deadline, now + kGroupPause);
     if (const auto unused = rank.output.unused_until(); unused && *unused > now) deadline = std::min(deadline, *unused);
     const auto open_line = rank.output.next_open_line();
     if (open_line && agent_.window().state() == ConsoleWindow::State::kOpen) deadline = std::min(deadline, *open_line);
@@ -159,12 +166,20 @@ void Keeper::read_agent(TimePoint now) {
 
 void Keeper::handle(const Signal& message, TimePoint) {
   const auto found = find(message.generation, message.rank);
-  if (found == ranks_.end() || found->second.state != RankProcess::State::kRunning) return;
-  // Ignoring, here and below: it may be ending right now. Its number is its own until it is reaped here.
-  if (message.is_for_group && ::getpgid(found->second.pid) == found->second.pid)
-    (void)::kill(-found->second.pid, message.signal);
-  else
-    (void)process::pidfd_send_signal(found->second.pidfd.get(), message.signal);
+  if (found == ranks_.end()) return;
+  RankProcess& rank = found->second;
+  const bool is_left = rank.state == RankProcess::State::kLeft;
+  if (rank.state != RankProcess::State::kRunning && !is_left) return;
+  // Its number is its own until it is reaped here, and its group's for as long as a process of ours has it.
+  const bool has_group = is_left ? has_process_below_us(rank.pid) : ::getpgid(rank.pid) == rank.pid;
+  // Ignoring, here and below: it may be ending right now.
+  if (message.is_for_group && has_group) {
+    // What a shell has put into the background ignores SIGINT without meaning to: nobody waits for its end.
+    rank.ends_with_group |= message.signal == SIGTERM;
+    (void)::kill(-rank.pid, message.signal);
+  } else if (!is_left) {
+    (void)process::pidfd_send_signal(rank.pidfd.get(), message.signal);
+  }
 }
 
 void Keeper::handle(const SignalAll& message, TimePoint) {

@@ -4,8 +4,9 @@
 // and reports. Ends when told to close, or with its whole tree when the agent is gone: at once, or, where
 // agents come back (AgentListener), when none has for a while; until then it goes on, and keeps what it has to tell.
 //
-// A rank:  Spawn -> forking (fork server) -> running -> ended -> Exited, forgotten
-//                     '-> SpawnFailed         pidfd^   '- its pipes are read empty first
+// A rank:  Spawn -> forking (fork server) -> running -------------------------> ended -> Exited, forgotten
+//                     '-> SpawnFailed         pidfd '-> left -its group is empty-^ '- its pipes are read empty first
+//                                                        '- where its group was sent SIGTERM; a clearing ends it
 // Invariant: an exit status is collected by collect_exit() only. While a fork is unanswered no
 // unknown child is reaped, because it may be the rank whose pid is still on its way.
 
@@ -65,6 +66,7 @@ class Keeper {
     enum class State {
       kForking,  ///< Asked of the fork server.
       kRunning,  ///< Watched by its pidfd.
+      kLeft,     ///< Reaped; others of its group, which was sent SIGTERM, are still there.
       kEnded,    ///< Reaped; its pipes are being read empty.
     };
     Generation generation = 0;
@@ -77,7 +79,8 @@ class Keeper {
     std::optional<TimePoint> held_until;  ///< It has ended under a debugger, which keeps its status: not watched.
     process::ExitStatus status;           ///< Once ended.
     std::int64_t sequence = 0;            ///< Once ended.
-    TimePoint ended_at;                   ///< When that was seen.
+    TimePoint ended_at;                   ///< When the end of its process was seen.
+    bool ends_with_group = false;         ///< Its group was sent SIGTERM: all in it have the time to end.
     /// Once ended: what it had written to each stream and is not read yet.
     std::array<std::size_t, kStreams.size()> left_in_pipes{};
     bool has_typed_input = false;  ///< Its terminal is given what comes from our standard input.
@@ -92,6 +95,8 @@ class Keeper {
     TimePoint started_at{};
     TimePoint next_pass{};
     bool forced = false;  ///< The fork server held it up and has been killed.
+    /// After ranks that have all ended well: what of theirs ends by itself until then is neither killed nor named.
+    std::optional<TimePoint> left_until;
   };
 
   enum class Source { kAgent, kAgentListener, kChildSignals, kForkSocket, kForkExit, kRankExit, kPipe, kInput };
@@ -134,6 +139,8 @@ class Keeper {
   void fail_fork(Generation generation, Rank rank, const std::string& what);
   [[nodiscard]] Ranks::iterator find(Generation generation, Rank rank);
   void collect_exit(RankProcess& rank);
+  void end_rank(RankProcess& rank);
+  void end_ranks_left();
   void reap();
   void read_pipe(Slot slot, Stream stream, TimePoint now);
   void empty_pipes_of_ended();
@@ -165,6 +172,8 @@ class Keeper {
   // The end of everything (keeper_clear.cpp).
   void begin_clearing(std::optional<Generation> generation, bool close, TimePoint now);
   void advance_clearing(TimePoint now);
+  [[nodiscard]] bool has_waited_for_left(TimePoint now);
+  [[nodiscard]] std::vector<process::ProcessEntry> left_behind() const;
   [[nodiscard]] bool all_processes_gone();
   void finish_clearing(TimePoint now);
 
@@ -180,7 +189,9 @@ class Keeper {
   Slot next_slot_ = 1;
   std::int64_t exits_seen_ = 0;
   process::OutOfMemoryKills out_of_memory_;
-  Generation heard_ = 0;  ///< The newest one of which a rank has failed.
+  Generation heard_ = 0;         ///< The newest one of which a rank has failed.
+  Generation ended_ = 0;         ///< Of which a rank has ended last.
+  bool has_ended_well_ = false;  ///< Every rank of that one that has ended.
   std::optional<ForkServerProcess> fork_server_;
   std::optional<StartForkServer> prepared_for_;  ///< What a fork server that nobody has asked for yet is ready for.
   bool fork_server_ready_ = false;

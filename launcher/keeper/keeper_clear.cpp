@@ -1,14 +1,18 @@
 // Clear and Close of a keeper: everything below it is killed and reaped, pipes are read empty,
 // every rank's end is reported, and only then is Cleared said.
 //
-//   begin --> unanswered forks? wait (the fork server is killed after kClearPatience)
+//   begin --> Close, and all ranks have ended well? wait kLeftTime for what they have left, then name it on stderr
+//         --> unanswered forks? wait (the fork server is killed after kClearPatience)
 //         --> kill pass, reap, again until a pass finds nobody and nobody died meanwhile
 //         --> ranks all reported --> Cleared [--> exit, with Close]
 
 #include <poll.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 
 #include "launcher/keeper/keeper.hpp"
 #include "launcher/keeper/limits.hpp"
@@ -16,6 +20,37 @@
 #include "launcher/process/pidfd.hpp"
 
 namespace sgd::keeper {
+namespace {
+
+constexpr std::size_t kNamedMax = 8;
+
+/// A process may call itself anything.
+std::string name_of(pid_t pid) {
+  std::string name;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/comm"), name);
+  for (char& c : name)
+    if (c < ' ' || c > '~') c = '?';
+  return name;
+}
+
+std::string words_of(const std::vector<process::ProcessEntry>& left) {
+  const bool is_one = left.size() == 1;
+  std::string text = std::to_string(left.size()) + (is_one ? " process" : " processes") +
+                     " that workers had left behind " + (is_one ? "was" : "were") + " ended: ";
+  const std::size_t named = std::min(left.size(), kNamedMax);
+  for (std::size_t at = 0; at < named; ++at)
+    text += (at == 0 ? "" : ", ") + name_of(left[at].pid) + " (pid " + std::to_string(left[at].pid) + ")";
+  if (named < left.size()) text += ", and " + std::to_string(left.size() - named) + " more";
+  return text;
+}
+
+/// To whoever reads our standard error; one that takes nothing now must not hold us up.
+void warn(const std::string& text) {
+  pollfd entry{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&entry, 1, 0) == 1) (void)std::fprintf(stderr, "sgd-launch: warning: %s\n", text.c_str());
+}
+
+}  // namespace
 
 void Keeper::begin_clearing(std::optional<Generation> generation, bool close, TimePoint now) {
   if (!clearing_) {
@@ -28,8 +63,32 @@ void Keeper::begin_clearing(std::optional<Generation> generation, bool close, Ti
   if (generation) clearing_->generations.push_back(*generation);
   clearing_->next_pass = now;
   if (!close) return;
+  if (!clearing_->close && has_ended_well_ && ranks_.empty()) clearing_->left_until = now + kLeftTime;
   clearing_->close = true;
   clearing_->killer.spare_nobody();
+}
+
+/// But the fork server and what that has started.
+std::vector<process::ProcessEntry> Keeper::left_behind() const {
+  std::vector<process::ProcessEntry> left;
+  std::set<pid_t> spared;
+  if (fork_server_) spared.insert(fork_server_->pid());
+  for (const process::ProcessEntry& entry : process::descendants(::getpid())) {
+    if (spared.contains(entry.parent)) spared.insert(entry.pid);
+    if (!spared.contains(entry.pid) && !entry.zombie) left.push_back(entry);
+  }
+  return left;
+}
+
+/// Helpers whose pipe has closed need a moment. What is still there was meant to stay, which it may not: its user would
+/// look for it in vain.
+bool Keeper::has_waited_for_left(TimePoint now) {
+  reap();
+  const std::vector<process::ProcessEntry> left = left_behind();
+  if (!left.empty() && now < *clearing_->left_until) return false;
+  clearing_->left_until.reset();
+  if (!left.empty()) warn(words_of(left));
+  return true;
 }
 
 bool Keeper::all_processes_gone() {
@@ -44,6 +103,7 @@ bool Keeper::all_processes_gone() {
 void Keeper::advance_clearing(TimePoint now) {
   if (!clearing_ || now < clearing_->next_pass) return;
   clearing_->next_pass = now + kPassInterval;
+  if (clearing_->left_until && !has_waited_for_left(now)) return;
   const bool impatient = now - clearing_->started_at >= kClearPatience;
   if (impatient && fork_server_ && !clearing_->forced) {
     clearing_->forced = true;

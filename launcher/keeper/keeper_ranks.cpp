@@ -150,14 +150,29 @@ void Keeper::collect_exit(RankProcess& rank) {
   }
   // A process that is not our child has ended all the same, with a status that nobody can tell.
   if (status.ok()) rank.status = *status.value();
-  rank.state = RankProcess::State::kEnded;
-  rank.sequence = ++exits_seen_;
   rank.ended_at = process::monotonic_now();
   rank.pidfd.reset();
+  rank.state = RankProcess::State::kLeft;
+  if (!rank.ends_with_group) end_rank(rank);
+}
+
+void Keeper::end_rank(RankProcess& rank) {
+  rank.state = RankProcess::State::kEnded;
+  rank.sequence = ++exits_seen_;
   // What it wrote is in the pipe by now. A grandchild may go on writing, so neither EOF nor an empty pipe is
   // awaited.
   for (const Stream stream : kStreams)
     rank.left_in_pipes[static_cast<std::size_t>(stream)] = rank.output.waiting(stream);
+}
+
+/// A shell dies of SIGTERM before what it waits for, which may have something to save. What is in a group comes back to
+/// us when its parents end, so that its end is heard. Whoever clears has waited long enough.
+void Keeper::end_ranks_left() {
+  for (auto& [slot, rank] : ranks_) {
+    if (rank.state != RankProcess::State::kLeft) continue;
+    const bool is_empty = ::kill(-rank.pid, 0) != 0 && errno == ESRCH;
+    if (clearing_ || is_empty) end_rank(rank);
+  }
 }
 
 void Keeper::reap() {
@@ -220,6 +235,7 @@ RankError Keeper::error_of(const RankProcess& rank) {
 }
 
 void Keeper::empty_pipes_of_ended() {
+  end_ranks_left();
   std::map<std::int64_t, Slot> ended;  // In the order of their ends, which is the order of the reports.
   for (const auto& [slot, rank] : ranks_) {
     if (rank.state == RankProcess::State::kEnded) ended.emplace(rank.sequence, slot);
@@ -256,6 +272,8 @@ void Keeper::report_exit(const RankProcess& rank) {
   exited.tail = rank.output.tail();
   if (rank.status.signal == SIGKILL && out_of_memory_.take_one()) exited.reason = out_of_memory_.words();
   const bool has_failed = rank.status.exit_code != 0;
+  const bool is_first = std::exchange(ended_, rank.generation) != rank.generation;
+  has_ended_well_ = (is_first || has_ended_well_) && !has_failed;
   if (rank.rank == 0 && !has_failed) exited.last_object = rank.output.last_object();
   if (has_failed) {
     exited.error = error_of(rank);

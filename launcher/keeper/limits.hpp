@@ -19,6 +19,8 @@ inline constexpr Duration kLinkClosedLimit = std::chrono::seconds(1);
 inline constexpr Duration kClearPatience = std::chrono::seconds(2);
 /// Clear: processes that SIGKILL does not end; after this the keeper gives up and the run fails.
 inline constexpr Duration kClearLimit = std::chrono::seconds(60);
+/// Close: for what ranks that have ended well have left behind, to end by itself.
+inline constexpr Duration kLeftTime = std::chrono::milliseconds(100);
 /// Clear: between two looks at the process tree when nothing is heard of it.
 inline constexpr Duration kPassInterval = std::chrono::milliseconds(10);
 /// Without an agent: how long the tree is killed before the keeper leaves anyway.
@@ -33,6 +35,9 @@ inline constexpr Duration kInputPause = std::chrono::milliseconds(20);
 inline constexpr Duration kUnusedPause = std::chrono::milliseconds(100);
 /// A rank or a fork server that has ended, and whose status a debugger keeps: until it is asked for again.
 inline constexpr Duration kHeldPause = std::chrono::milliseconds(100);
+
+/// A rank whose group is waited for: until it is looked at again, where no child of ours has ended in it.
+inline constexpr Duration kGroupPause = std::chrono::milliseconds(20);
 
 /// An agent that connects while no descriptor is free: until it is looked for again.
 inline constexpr Duration kAcceptPause = std::chrono::milliseconds(100);

@@ -32,8 +32,9 @@ Result<RankOutput> RankOutput::open(const Spawn& spawn) {
   RankOutput output;
   output.generation_ = spawn.generation;
   output.rank_ = spawn.rank;
+  output.line_prefix_ = spawn.line_prefix;
   output.has_terminal_ = spawn.has_terminal;
-  output.console_dropped_ = {spawn.rank, 0, 0, "the console does not take lines; the log file has them"};
+  output.console_dropped_ = {spawn.rank, 0, 0, "the console does not take lines; the log file has them", true};
   const auto open_file = [](LogFile& file, const std::string& path) -> Status {
     auto opened = LogFile::open(path);
     if (!opened) return opened.error();
@@ -119,6 +120,7 @@ std::size_t RankOutput::read_once(Stream stream, TimePoint now, ReadBuffer& buff
 void RankOutput::write_files(StreamOutput& output, std::string_view bytes, AgentConnection* agent) {
   for (LogFile* file : {&log_, &output.file}) {
     file->write(bytes);
+    file->look(process::monotonic_now());
     const auto news = file->take_news(rank_);
     if (news && agent != nullptr) agent->send(*news);
   }
@@ -139,17 +141,29 @@ void RankOutput::take_lines(Stream stream, std::string_view bytes, AgentConnecti
 
 void RankOutput::note(Stream stream, const ConsolePiece& piece) {
   StreamOutput& output = of(stream);
-  std::string_view lines = piece.bytes;
-  tail_.add(lines, std::exchange(output.is_split, piece.split));
-  if (stream == Stream::kErr || has_terminal_) traceback_.add(lines, process::unix_seconds());
-  if (output.filters.empty()) return;
+  const bool goes_on = std::exchange(output.is_split, piece.split);
+  tail_.add(piece.bytes, goes_on);
+  if (stream == Stream::kErr || has_terminal_) traceback_.add(piece.bytes, process::unix_seconds());
+  if (!output.filters.empty()) write_filtered(output, piece, goes_on, line_prefix_);
+}
+
+/// Other ranks write to the same file: each line there says whose it is, and the last one has its newline, too.
+void RankOutput::write_filtered(StreamOutput& output, const ConsolePiece& piece, bool goes_on,
+                                const std::string& prefix) {
   std::string found;
+  std::string_view lines = piece.bytes;
   while (!lines.empty()) {
     const std::size_t end = std::min(lines.find('\n'), lines.size() - 1) + 1;
     const std::string_view line = lines.substr(0, end);
-    if (has_filtered(line, output.filters)) found += line;
     lines.remove_prefix(end);
+    const bool has_begun = std::exchange(goes_on, false) && output.is_filtered_open;
+    output.is_filtered_open = has_begun || has_filtered(line, output.filters);
+    if (!output.is_filtered_open) continue;
+    if (!has_begun) found += prefix;
+    found += line;
   }
+  output.is_filtered_open = output.is_filtered_open && piece.split;
+  if (!found.empty() && !found.ends_with('\n') && !piece.split) found += '\n';
   output.filtered.write(found);
 }
 
@@ -203,6 +217,8 @@ void RankOutput::finish(AgentConnection* agent) {
     output.read_end.reset();
     output.write_end.reset();
   }
+  log_.look_last();
+  for (StreamOutput& output : streams_) output.file.look_last();
   std::vector<std::optional<OutputDropped>> dropped = {log_.take_dropped(rank_)};
   log_ = {};
   for (StreamOutput& output : streams_) {

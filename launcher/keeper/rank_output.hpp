@@ -79,9 +79,10 @@ class RankOutput {
     bool is_shown = true;
     LogFile file;  ///< Of this stream alone.
     std::vector<std::string> filters;
-    LogFile filtered;
-    std::string rest;       ///< The unfinished line, at most kConsoleLineBytesMax bytes.
-    bool is_split = false;  ///< What comes next goes on with a line whose begin was given out.
+    LogFile filtered;               ///< Of all ranks.
+    bool is_filtered_open = false;  ///< What was written there last was a part of a line.
+    std::string rest;               ///< The unfinished line, at most kConsoleLineBytesMax bytes.
+    bool is_split = false;          ///< What comes next goes on with a line whose begin was given out.
     OpenLine open_line;
   };
 
@@ -91,10 +92,12 @@ class RankOutput {
   void write_files(StreamOutput& output, std::string_view bytes, AgentConnection* agent);
   void take_lines(Stream stream, std::string_view bytes, AgentConnection* agent);
   void note(Stream stream, const ConsolePiece& piece);
+  static void write_filtered(StreamOutput& output, const ConsolePiece& piece, bool goes_on, const std::string& prefix);
   void console(Stream stream, std::span<const ConsolePiece> pieces, bool finish_line, AgentConnection* agent);
 
   Generation generation_ = 0;
   Rank rank_ = 0;
+  std::string line_prefix_;  ///< Of its lines in files of all ranks.
   bool has_terminal_ = false;
   std::optional<TimePoint> unused_until_;
   LogFile log_;

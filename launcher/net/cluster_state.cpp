@@ -1,7 +1,8 @@
 #include "launcher/net/cluster_state.hpp"
 
+#include <algorithm>
+
 #include "launcher/net/certificate.hpp"
-#include "launcher/net/issued_log.hpp"
 #include "launcher/net/private_files.hpp"
 
 namespace sgd::net {
@@ -45,6 +46,17 @@ Result<PeerIdentity> make_identity(const std::string& state_dir, const Certifica
   if (!files) return files.error();
   if (const Status saved = save_identity(folder, files.value()); !saved) return saved.error();
   return identity_in(files.value().certificate);
+}
+
+Status revoke_name(RevokedList& list, const IssuedLog& issued, const std::string& name, std::int64_t now_s) {
+  const std::vector<IssuedLog::Certificate> certificates = issued.certificates_of(name);
+  std::int64_t until_s = certificates.empty() ? now_s + validity_s(Role::kCoordinator) : now_s;
+  for (const IssuedLog::Certificate& one : certificates) until_s = std::max(until_s, one.issued_s);
+  if (const Status added = list.add({"", name, until_s}); !added) return added;
+  for (const IssuedLog::Certificate& one : certificates)
+    if (one.expires_s > now_s && !list.has_serial(one.serial))
+      if (const Status added = list.add({one.serial, "", until_s}); !added) return added;
+  return {};
 }
 
 Result<bool> renew_coordinator(const std::string& state_dir, std::int64_t now_s) {

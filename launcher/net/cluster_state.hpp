@@ -13,6 +13,7 @@
 #include "common/base/result.hpp"
 #include "launcher/net/ca.hpp"
 #include "launcher/net/identity_files.hpp"
+#include "launcher/net/issued_log.hpp"
 #include "launcher/net/peer_identity.hpp"
 
 namespace sgd::net {
@@ -29,6 +30,12 @@ namespace sgd::net {
 /// The same, and writes both to `folder`.
 [[nodiscard]] Result<PeerIdentity> make_identity(const std::string& state_dir, const CertificateAuthority& ca,
                                                  const Grant& grant, const std::string& folder, std::int64_t now_s);
+
+/// Shuts out all that was issued to `name` until now, whatever the clock says now and said then: the name until the
+/// newest of them, and each that holds by its serial. A name of which `issued` knows nothing is shut out for as long as
+/// a certificate can hold. Whoever is given the name after that is readmitted by the join service.
+[[nodiscard]] Status revoke_name(RevokedList& list, const IssuedLog& issued, const std::string& name,
+                                 std::int64_t now_s);
 
 /// Replaces the coordinator's own certificate when two thirds of its time are over; a context takes it up by
 /// itself. Says whether it was. For the start of a coordinator, and once a day.

@@ -203,6 +203,7 @@ void Gateway::start(Handlers handlers) {
   handlers_ = std::move(handlers);
   if (!handlers_.on_refused) handlers_.on_refused = [](const std::string&, const Refusal&) {};
   if (!handlers_.on_broken) handlers_.on_broken = [](const std::string&, const Refusal&) {};
+  if (!handlers_.on_trouble) handlers_.on_trouble = [](const std::string&) {};
   listener_->start([this](Socket socket) { take(std::move(socket)); });
   if (listener_->security().tls) look_for_revoked();
 }
@@ -281,7 +282,9 @@ void Gateway::look_for_revoked() {
     return now - one.second >= kMembersAddress;
   });
   const TlsContext& tls = *listener_->security().tls;
-  tls.refresh_soon();
+  const Status read = tls.refresh();
+  const std::string trouble = read ? "" : read.error().message;
+  if (std::exchange(trouble_, trouble) != trouble && !trouble.empty()) handlers_.on_trouble(trouble);
   if (std::exchange(looked_version_, tls.version()) != tls.version())
     for (const std::weak_ptr<Connection>& one : admitted_)
       if (const auto open = one.lock()) open->close_if_revoked();

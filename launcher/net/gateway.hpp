@@ -112,6 +112,9 @@ class Gateway {
     std::function<void(const std::string& peer, const Refusal& refusal)> on_refused;
     /// A session's connection ends because of what it has sent, or not sent. May be absent.
     std::function<void(const std::string& peer, const Refusal& refusal)> on_broken = {};
+    /// The identity's folder was changed and is damaged: what was read of it before stays in force, who was revoked
+    /// among it. Once for each new trouble. May be absent.
+    std::function<void(const std::string& message)> on_trouble = {};
   };
 
   /// `io` must outlive the gateway, and the gateway all sessions.
@@ -159,6 +162,7 @@ class Gateway {
   std::map<std::string, std::shared_ptr<WorkMeter>> meters_;
   std::map<std::string, TimePoint> members_;  ///< When a member last came from, or left, an address.
   std::uint64_t looked_version_ = 0;          ///< Of the TLS context, when they were looked at.
+  std::string trouble_;                       ///< Of the identity's folder, as it was told.
   Timer revoked_timer_;
 };
 

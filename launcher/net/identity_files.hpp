@@ -41,25 +41,39 @@ struct Revocation {
   std::int64_t at_s = 0;  ///< Unix time.
 };
 
+/// A certificate that was made for a name after that was revoked, and whose time says otherwise: clocks are set back,
+/// and a second has room for both. In the same file, under "readmitted".
+struct Readmission {
+  std::string serial;
+  std::string name;
+  std::int64_t issued_s = 0;  ///< Unix time.
+};
+
 class RevokedList {
  public:
-  static constexpr std::size_t kEntriesMax = 50'000;
+  static constexpr std::size_t kEntriesMax = 50'000;  ///< Of both kinds together.
 
-  /// An absent file is an empty list.
+  /// An absent file is an empty list. Error: the file is damaged, and what to do.
   [[nodiscard]] static Result<RevokedList> load(const std::string& folder);
   /// When half of the room is taken, entries that are older than any certificate can be are left out: not before, since
   /// a clock that is wrong today makes them so, and what was revoked would hold again.
   [[nodiscard]] Status save(const std::string& folder, std::int64_t now_s) const;
 
-  /// Error: the list is full.
+  /// A name's takes back what readmit() has let in of it. Error: the list is full.
   [[nodiscard]] Status add(Revocation entry);
+  /// Though its name is revoked, unless its serial is. Error: the list is full.
+  [[nodiscard]] Status readmit(Readmission entry);
   [[nodiscard]] bool contains(const PeerIdentity& identity) const;
   /// Whether all of `name` was revoked, at any time.
   [[nodiscard]] bool has_name(const std::string& name) const { return names_.contains(name); }
+  [[nodiscard]] bool has_serial(const std::string& serial) const { return serials_.contains(serial); }
   [[nodiscard]] const std::vector<Revocation>& entries() const { return entries_; }
 
  private:
+  [[nodiscard]] std::size_t size() const { return entries_.size() + readmitted_.size(); }
+
   std::vector<Revocation> entries_;
+  std::map<std::string, Readmission> readmitted_;  ///< By serial.
   std::set<std::string> serials_;
   std::map<std::string, std::int64_t> names_;  ///< Revoked until that time.
 };

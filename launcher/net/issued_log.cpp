@@ -51,10 +51,16 @@ Result<std::string> read_from(const std::string& path, std::uint64_t offset) {
   }
 }
 
-/// A crash may have left half a line; the next one begins on its own.
-bool ends_inside_line(int fd, off_t size) {
-  char last = '\n';
-  return size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n';
+constexpr off_t kTailBytes = 4096;  // More than a line of ours has.
+
+/// What is behind the last end of a line, at most so much; nothing: it cannot be read.
+std::optional<std::string> tail_of(int fd, off_t size) {
+  if (size < 0) return std::nullopt;
+  std::string last(static_cast<std::size_t>(std::min(size, kTailBytes)), '\0');
+  const ssize_t count = ::pread(fd, last.data(), last.size(), size - static_cast<off_t>(last.size()));
+  if (count != static_cast<ssize_t>(last.size())) return std::nullopt;
+  const std::size_t end = last.rfind('\n');
+  return end == std::string::npos ? last : last.substr(end + 1);
 }
 
 }  // namespace
@@ -92,12 +98,9 @@ std::optional<PeerIdentity> read_line(std::string_view text) {
   const Result<codec::Json> line = codec::parse_object(text, codec::kDepthMax);
   IssuedLine issued;
   if (!line || !codec::read_fields(line.value(), issued).ok()) return std::nullopt;
-  return PeerIdentity{role_of(issued.role).value_or(Role::kNone),
-                      issued.name,
-                      issued.serial,
-                      issued.is_admin,
-                      issued.issued_s,
-                      issued.expires_s};
+  const std::optional<Role> role = role_of(issued.role);
+  if (!role || issued.name.empty() || issued.serial.empty()) return std::nullopt;
+  return PeerIdentity{*role, issued.name, issued.serial, issued.is_admin, issued.issued_s, issued.expires_s};
 }
 
 /// What is behind the last end of a line is left in `rest`.
@@ -122,16 +125,35 @@ Status IssuedLog::refresh() {
   if (stamp.inode != inode_ || stamp.bytes < static_cast<std::int64_t>(read_bytes_)) {  // Begun anew.
     inode_ = stamp.inode;
     read_bytes_ = 0;
+    read_lines_ = 0;
     holders_.clear();
     of_serial_.clear();
   }
   const Result<std::string> text = read_from(path_, read_bytes_);
   if (!text) return text.error();
   std::string_view rest = text.value();
-  while (const auto line = next_line(rest))
-    if (auto identity = read_line(*line)) note(std::move(*identity));
+  while (const auto line = next_line(rest)) {
+    auto identity = read_line(*line);
+    if (!identity) {
+      inode_ = 0;  // It is read from its beginning the next time: somebody may have mended it where it lies.
+      return damaged(read_lines_ + 1);
+    }
+    ++read_lines_;
+    note(std::move(*identity));
+  }
   read_bytes_ += text.value().size() - rest.size();
+  // An editor may have left out the last end: then it is a line all the same. It is read again with its end.
+  if (auto last = read_line(rest)) note(std::move(*last));
   return {};
+}
+
+/// A line less would give a name away that somebody holds, and keep `revoke` from finding it.
+Error IssuedLog::damaged(std::int64_t line) const {
+  return Error{fmt::format(
+      "{} is damaged in line {}, which said who holds a name. Put a copy from before in its place. Or take that line "
+      "out, or move the file away: those certificates hold until they end (an agent's a day, a client's 90 days), "
+      "while their names are free for whoever joins, and `sgd-launch revoke` shuts them out only with --unknown",
+      path_, line)};
 }
 
 /// The old file is kept under another name; every certificate that still holds goes on in the new one, whoever has
@@ -141,10 +163,14 @@ Status IssuedLog::begin_anew(std::int64_t now_s) {
   if (!all) return all.error();
   std::string_view rest = all.value();
   std::string kept;
+  std::int64_t lines = 0;
   while (const auto line = next_line(rest)) {
     const auto identity = read_line(*line);
-    if (identity && identity->expires_s > now_s) kept.append(*line).push_back('\n');
+    ++lines;
+    if (!identity) return damaged(lines);
+    if (identity->expires_s > now_s) kept.append(*line).push_back('\n');
   }
+  if (const auto last = read_line(rest); last && last->expires_s > now_s) kept.append(rest).push_back('\n');
   // By a second name, where the disk has such: so there is a whole file whatever happens meanwhile.
   const std::string old = path_ + ".old";
   (void)::unlink(old.c_str());  // Ignoring: it may not be there.
@@ -157,7 +183,7 @@ Status IssuedLog::begin_anew(std::int64_t now_s) {
 
 void IssuedLog::note(PeerIdentity identity) {
   const std::string key = key_of(identity.role, identity.name);
-  of_serial_[identity.serial] = key;
+  of_serial_[identity.serial] = {key, identity.issued_s, identity.expires_s};
   PeerIdentity& holder = holders_[key];
   if (identity.expires_s >= holder.expires_s) holder = std::move(identity);
 }
@@ -166,18 +192,34 @@ Status IssuedLog::add(const PeerIdentity& identity, const std::string& why) {
   // What had to be kept is no reason to begin anew each time.
   if (stamp_of(path_).bytes > std::max(file_bytes_max, 2 * kept_bytes_))
     if (const Status anew = begin_anew(identity.issued_s); !anew) return anew;
+  if (const Status written = append(line_of(identity, why)); !written) return written;
+  note(identity);
+  return {};
+}
+
+Status IssuedLog::append(const std::string& line) const {
   const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return system_error("cannot open " + path_);
-  const off_t size = ::lseek(fd, 0, SEEK_END);
-  const std::string text = (ends_inside_line(fd, size) ? "\n" : "") + line_of(identity, why);
+  off_t size = ::lseek(fd, 0, SEEK_END);
+  std::optional<std::string> tail = tail_of(fd, size);
+  // A crash has left it: joined to the next line, or ended as one of its own, it would be damage.
+  while (tail && !tail->empty() && !read_line(*tail)) {
+    size -= static_cast<off_t>(tail->size());
+    tail = ::ftruncate(fd, size) == 0 ? tail_of(fd, size) : std::nullopt;
+  }
+  if (!tail) {
+    const Error failed = system_error("cannot mend the torn end of " + path_);
+    ::close(fd);
+    return failed;
+  }
+  const std::string text = (tail->empty() ? "" : "\n") + line;  // An editor may have left out the last end.
   const bool is_written =
       ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::fsync(fd) == 0;
   Error failed = system_error("cannot write " + path_);
   // Nobody gets the certificate, so it must not take the name either.
-  if (!is_written && (size < 0 || ::ftruncate(fd, size) != 0)) failed.message += "; a line of it may be there";
+  if (!is_written && ::ftruncate(fd, size) != 0) failed.message += "; a line of it may be there";
   ::close(fd);
   if (!is_written) return failed;
-  note(identity);
   return {};
 }
 
@@ -188,7 +230,15 @@ const PeerIdentity* IssuedLog::holder(Role role, const std::string& name) const 
 
 const PeerIdentity* IssuedLog::holder_of(const std::string& serial) const {
   const auto key = of_serial_.find(serial);
-  return key == of_serial_.end() ? nullptr : &holders_.at(key->second);
+  return key == of_serial_.end() ? nullptr : &holders_.at(key->second.key);
+}
+
+std::vector<IssuedLog::Certificate> IssuedLog::certificates_of(const std::string& name) const {
+  const std::string agent = key_of(Role::kAgent, name), client = key_of(Role::kClient, name);
+  std::vector<Certificate> found;
+  for (const auto& [serial, noted] : of_serial_)
+    if (noted.key == agent || noted.key == client) found.push_back({serial, noted.issued_s, noted.expires_s});
+  return found;
 }
 
 }  // namespace sgd::net

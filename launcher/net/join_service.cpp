@@ -64,6 +64,7 @@ Result<std::unique_ptr<JoinService>> JoinService::open(boost::asio::io_context& 
   if (!ca_key) return ca_key.error();
   Result<IssuedLog> issued = IssuedLog::load(state_dir);
   if (!issued) return issued.error();
+  if (const Result<TokenStore> tokens = load_tokens(state_dir); !tokens) return tokens.error();
   return std::unique_ptr<JoinService>(
       new JoinService(io, state_dir, std::move(ca).value(), ca_key.value(), std::move(issued).value()));
 }
@@ -137,7 +138,8 @@ JoinService::Verdict JoinService::judge(const From& from, const join::Join& mess
 /// The folder is ours meanwhile.
 JoinService::Verdict JoinService::admit(const From& from, const join::Join& message, const JoinToken& token) {
   Result<TokenStore> store = load_tokens(state_dir_);
-  if (!store || !issued_.refresh()) return {JoinOutcome::kBusy, "the coordinator cannot read its records", {}};
+  if (!store) return unread(store.error());
+  if (const Status read = issued_.refresh(); !read) return unread(read.error());
   StoredToken stored;
   Grant grant;
   const auto tell = [&](Verdict verdict) {
@@ -200,10 +202,10 @@ JoinService::Verdict JoinService::name_for(const From& from, const join::Join& m
     return {JoinOutcome::kWrongName,
             "a name has letters, digits, \".\", \"_\" and \"-\", at most 128: give one with --name",
             {}};
-  const RevokedList* revoked = revoked_now();
-  if (revoked == nullptr) return {JoinOutcome::kBusy, "the coordinator cannot read its records", {}};
+  const auto revoked = revoked_now();
+  if (!revoked) return unread(revoked.error());
   const PeerIdentity* holder = issued_.holder(grant.role, grant.name);
-  if (revoked->has_name(grant.name) || (holder != nullptr && revoked->contains(*holder)))
+  if (revoked.value()->has_name(grant.name) || (holder != nullptr && revoked.value()->contains(*holder)))
     return {JoinOutcome::kNameTaken,
             fmt::format("{} was revoked: only a token that is made for that name, with --name {}, gives it again",
                         grant.name, grant.name),
@@ -223,27 +225,44 @@ JoinService::Verdict JoinService::judge(const From& from, const join::Renew& mes
     return {JoinOutcome::kTooEarly, "the certificate is too new to be renewed", {}};
   const Result<FolderLock> lock = FolderLock::take(state_dir_, kDeskLockWaitMs);
   if (!lock) return {JoinOutcome::kBusy, "the coordinator is busy: try again", {}};
-  const RevokedList* revoked = revoked_now();
-  if (revoked == nullptr || !issued_.refresh())
-    return {JoinOutcome::kBusy, "the coordinator cannot read its records", {}};
+  const auto revoked = revoked_now();
+  if (!revoked) return unread(revoked.error());
+  if (const Status read = issued_.refresh(); !read) return unread(read.error());
   // The gateway looks for revocations once a second only, and a newer certificate would not be among them.
-  if (revoked->contains(held)) return {JoinOutcome::kRevoked, "the certificate was revoked", {}};
+  if (revoked.value()->contains(held)) return {JoinOutcome::kRevoked, "the certificate was revoked", {}};
   Verdict verdict = sign(from, message.csr, {held.role, held.name, held.is_admin, {}});
   if (!verdict.certificate.empty()) verdict = note(std::move(verdict), "renew");
   if (verdict.outcome == JoinOutcome::kJoined) verdict.outcome = JoinOutcome::kRenewed;
   return verdict;
 }
 
-/// As it is on disk; null: it cannot be read. The folder is ours meanwhile.
-const RevokedList* JoinService::revoked_now() {
+/// A stranger need not know more.
+JoinService::Verdict JoinService::unread(const Error& trouble) {
+  if (on_trouble) on_trouble(trouble.message);
+  return {JoinOutcome::kBusy, "the coordinator cannot read its records, and its log says why", {}};
+}
+
+/// As it is on disk. The folder is ours meanwhile.
+Result<const RevokedList*> JoinService::revoked_now() {
   const std::string folder = coordinator_identity_folder(state_dir_);
   const FileStamp stamp = stamp_of(revoked_file(folder));
   if (stamp == revoked_stamp_) return &revoked_;
   Result<RevokedList> revoked = RevokedList::load(folder);
-  if (!revoked) return nullptr;
+  if (!revoked) return revoked.error();
   revoked_ = std::move(revoked).value();
   revoked_stamp_ = stamp;
   return &revoked_;
+}
+
+/// By the clock it may be older than the revocation of its name, which it is not: a token that is made for the name has
+/// given it again, or who renews it is let in. The folder is ours meanwhile.
+Status JoinService::readmit(const PeerIdentity& identity) {
+  const auto revoked = revoked_now();
+  if (!revoked) return revoked.error();
+  if (!revoked.value()->contains(identity)) return {};
+  RevokedList after = *revoked.value();
+  if (const Status added = after.readmit({identity.serial, identity.name, identity.issued_s}); !added) return added;
+  return after.save(coordinator_identity_folder(state_dir_), identity.issued_s);
 }
 
 /// Nobody has the certificate, and nothing says that it was made.
@@ -253,11 +272,12 @@ JoinService::Verdict JoinService::sign(const From& from, const std::string& csr,
   return {JoinOutcome::kJoined, {}, std::move(certificate).value()};
 }
 
-/// The same once it is on disk that the certificate was made.
+/// The same once it is on disk that the certificate was made. It is readmitted first: that alone lets nobody in.
 JoinService::Verdict JoinService::note(Verdict made, const std::string& why) {
   const Result<PeerIdentity> identity = identity_in(made.certificate);
   if (!identity) return {JoinOutcome::kBadRequest, identity.error().message, {}};
-  if (!issued_.add(identity.value(), why)) return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
+  if (!readmit(identity.value()) || !issued_.add(identity.value(), why))
+    return {JoinOutcome::kBusy, "the coordinator cannot write its records", {}};
   return made;
 }
 

@@ -60,7 +60,7 @@ class JoinService {
   std::size_t sessions_max = kSessionsMax;
   static constexpr Duration kLeave = std::chrono::seconds(5);  ///< A session that stays longer is shown out.
 
-  /// Errors: no authority there. `io` must outlive the service.
+  /// Errors: no authority there, records that are damaged. `io` must outlive the service.
   [[nodiscard]] static Result<std::unique_ptr<JoinService>> open(boost::asio::io_context& io,
                                                                  const std::string& state_dir);
   ~JoinService();
@@ -78,6 +78,8 @@ class JoinService {
   std::function<void(const Member& member)> on_join;
   /// Told of each session that goes without a certificate. May be absent.
   std::function<void(const std::string& peer, JoinOutcome outcome, const std::string& reason)> on_refused;
+  /// Told what is wrong with a file of the state folder, each time that nobody can join because of it. May be absent.
+  std::function<void(const std::string& message)> on_trouble;
 
   struct From {
     TimePoint now;           ///< For the limit of attempts.
@@ -103,7 +105,9 @@ class JoinService {
   Verdict judge(const From& from, const join::Renew& message);
   Verdict admit(const From& from, const join::Join& message, const JoinToken& token);
   Verdict name_for(const From& from, const join::Join& message, const StoredToken& token, Grant& grant);
-  [[nodiscard]] const RevokedList* revoked_now();
+  Verdict unread(const Error& trouble);
+  [[nodiscard]] Result<const RevokedList*> revoked_now();
+  [[nodiscard]] Status readmit(const PeerIdentity& identity);
   Verdict sign(const From& from, const std::string& csr, const Grant& grant);
   Verdict note(Verdict made, const std::string& why);
 

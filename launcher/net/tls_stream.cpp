@@ -13,6 +13,7 @@
 #include "launcher/net/socket_bio.hpp"
 #include "launcher/net/tls_verify.hpp"
 #include "launcher/net/tls_words.hpp"
+#include "launcher/net/x509_identity.hpp"
 
 namespace sgd::net {
 namespace {
@@ -119,7 +120,14 @@ class TlsStream : public Stream {
     has_failed_ = true;
     if (socket_.error != 0) return {IoState::kError, 0, std::strerror(socket_.error)};
     if (!check_.refusal.empty()) return {IoState::kError, 0, check_.refusal, check_.kind};
-    return {IoState::kError, 0, tls_error_in_words(ERR_get_error()), RefusalKind::kHandshake};
+    return {IoState::kError, 0, tls_error_in_words(ERR_get_error(), own()), RefusalKind::kHandshake};
+  }
+
+  /// As this connection shows it: the context may have taken up a newer one since.
+  PeerIdentity own() const {
+    X509* certificate = SSL_get_certificate(ssl_.get());
+    const Result<PeerIdentity> identity = certificate == nullptr ? PeerIdentity() : identity_of(certificate);
+    return identity ? identity.value() : PeerIdentity();
   }
 
   std::shared_ptr<const TlsContext> context_;

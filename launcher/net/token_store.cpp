@@ -12,9 +12,10 @@ namespace sgd::net {
 namespace {
 
 constexpr std::size_t kFileBytesMax = 8 << 20;
+constexpr int kSchema = 1;
 
 struct TokensFile {
-  int schema_version = 1;
+  int schema_version = kSchema;
   std::vector<StoredToken> tokens;
 };
 
@@ -48,6 +49,8 @@ Result<TokenStore> TokenStore::parse(const std::string& json) {
   if (!object) return object.error();
   TokensFile file;
   if (const Status read = codec::read_fields(object.value(), file); !read) return read.error();
+  if (file.schema_version != kSchema)
+    return Error{fmt::format("its schema_version is {}, and only {} is known", file.schema_version, kSchema)};
   TokenStore store;
   store.tokens_ = std::move(file.tokens);
   return store;
@@ -112,7 +115,11 @@ Result<TokenStore> load_tokens(const std::string& state_dir) {
   if (!text && text.error().code == ENOENT) return TokenStore();
   if (!text) return text.error();
   Result<TokenStore> store = TokenStore::parse(text.value());
-  if (!store) return Error{tokens_file(state_dir) + ": " + store.error().message};
+  if (!store)
+    return Error{
+        fmt::format("{} is damaged: {}. Move it away: join tokens that are out are void then, and `sgd-launch "
+                    "token create` makes new ones; or put a copy from before in its place",
+                    tokens_file(state_dir), store.error().message)};
   return store;
 }
 

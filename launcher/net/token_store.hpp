@@ -59,7 +59,8 @@ class TokenStore {
   std::vector<StoredToken> tokens_;
 };
 
-/// `tokens.json` of a coordinator's state folder. Whoever changes it holds the folder's lock meanwhile.
+/// `tokens.json` of a coordinator's state folder. Whoever changes it holds the folder's lock meanwhile. Error: it is
+/// damaged, and what to do.
 [[nodiscard]] Result<TokenStore> load_tokens(const std::string& state_dir);
 [[nodiscard]] Status save_tokens(const std::string& state_dir, const TokenStore& store);
 

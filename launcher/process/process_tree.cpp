@@ -142,6 +142,7 @@ std::optional<ProcessEntry> read_process(pid_t pid) {
   ProcessEntry entry;
   entry.pid = pid;
   entry.zombie = fields[0] == "Z" || fields[0] == "X";
+  entry.stopped = fields[0] == "T";
   std::from_chars(fields[1].data(), fields[1].data() + fields[1].size(), entry.parent);
   std::from_chars(fields[2].data(), fields[2].data() + fields[2].size(), entry.group);
   std::from_chars(fields[3].data(), fields[3].data() + fields[3].size(), entry.session);

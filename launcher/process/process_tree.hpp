@@ -25,6 +25,7 @@ struct ProcessEntry {
   pid_t session = 0;
   std::uint64_t start_ticks = 0;  ///< Since boot; with the pid, names one process for ever.
   bool zombie = false;            ///< Its first thread has ended.
+  bool stopped = false;           ///< By a signal, until SIGCONT; not by a debugger.
 };
 
 /// Nothing when there is no such process.

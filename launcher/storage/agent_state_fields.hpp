@@ -124,7 +124,11 @@ inline constexpr auto kMessage<core::NodeRunState::RankRecord> = message(
     required("fetching", &core::NodeRunState::RankRecord::fetching),
     optional("fetches", &core::NodeRunState::RankRecord::fetches),
     required("given", &core::NodeRunState::RankRecord::given),
-    required("unanswered", &core::NodeRunState::RankRecord::unanswered));
+    required("unanswered", &core::NodeRunState::RankRecord::unanswered),
+    optional("lost_lines", &core::NodeRunState::RankRecord::lost_lines),
+    optional("lost_bytes", &core::NodeRunState::RankRecord::lost_bytes),
+    optional("lost_told", &core::NodeRunState::RankRecord::lost_told),
+    optional("lost_why", &core::NodeRunState::RankRecord::lost_why));
 template <>
 inline constexpr auto kMessage<core::NodeRunState> = message(
     "", required("id", &core::NodeRunState::id_), required("desired", &core::NodeRunState::desired_),

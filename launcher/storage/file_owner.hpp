@@ -21,6 +21,11 @@ struct FileOwner {
 /// Whether every user of this machine can get to `folder`, though perhaps not look into it. This process must be root.
 [[nodiscard]] bool is_within_reach_of_all(const std::string& folder);
 
+/// The owner of the folder `name` in `at` (AT_FDCWD: a path) can read, write and pass it from here on, if that is in
+/// whose name this thread touches files: programs close folders to themselves, as Go does its module cache, and a job
+/// may say `chmod 000 .`. Follows no link. False: it is as it was. errno stays.
+bool open_own_folder(int at, const char* name);
+
 /// For this thread, while it lives; may be nested. A thread that is made meanwhile begins with the same. Nothing
 /// happens without an owner.
 class ScopedFileOwner {

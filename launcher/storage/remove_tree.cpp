@@ -24,7 +24,9 @@ struct CloseOpened {
 using Opened = std::unique_ptr<DIR, CloseOpened>;
 
 Opened open_folder(int at, const char* name) {
-  const int fd = ::openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  int fd = ::openat(at, name, kFlags);
+  if (fd < 0 && errno == EACCES && open_own_folder(at, name)) fd = ::openat(at, name, kFlags);
   if (fd < 0) return nullptr;
   Opened folder(::fdopendir(fd));
   if (!folder) (void)::close(fd);
@@ -46,7 +48,7 @@ const dirent* next_in(DIR* folder) {
   return entry;
 }
 
-/// Folders in folders are lifted to the top, so that no more than two are open at any depth.
+/// Folders in folders are lifted to the top, so that no more than three are open at any depth.
 class TreeRemoval {
  public:
   explicit TreeRemoval(Opened top) : top_(std::move(top)), at_(::dirfd(top_.get())) {}
@@ -82,6 +84,8 @@ class TreeRemoval {
       const int code = is_folder(from, *entry) ? lift(from, entry->d_name) : note(::unlinkat(from, entry->d_name, 0));
       if (code != 0) trouble = code;
     }
+    // One that could be read, and not written or passed: the next turn finds what is left in it.
+    if (trouble == EACCES && open_own_folder(at_, name)) has_changed_ = true;
     const int code = note(::unlinkat(at_, name, AT_REMOVEDIR));
     return trouble != 0 ? trouble : code;
   }
@@ -89,7 +93,9 @@ class TreeRemoval {
   int lift(int from, const char* name) {
     for (;;) {
       const std::string lifted = fmt::format(".lifted-{}", number_++);
-      const int code = note(::renameat(from, name, at_, lifted.c_str()));
+      int code = note(::renameat(from, name, at_, lifted.c_str()));
+      // A folder gets another ".." by that, so it must be writable itself.
+      if (code == EACCES && open_own_folder(from, name)) code = note(::renameat(from, name, at_, lifted.c_str()));
       if (code != ENOTEMPTY && code != EEXIST && code != ENOTDIR) return code;  // Else the name is taken.
     }
   }
@@ -101,6 +107,7 @@ class TreeRemoval {
 };
 
 int remove_as_now(const std::string& folder) {
+  (void)open_own_folder(AT_FDCWD, folder.c_str());  // Ignoring: what is wrong with it is found here.
   Opened top = open_folder(AT_FDCWD, folder.c_str());
   if (!top && errno == ENOENT) return 0;
   if (!top && errno != ENOTDIR && errno != ELOOP) return errno;

@@ -8,8 +8,8 @@
 
 namespace sgd::storage {
 
-/// As the folder's owner, who may still change what is in it; what that leaves, such as folders that the owner has
-/// closed, as ourselves. Returns what prevents it; a missing one is no error.
+/// As the folder's owner, who may still change what is in it, and opens again what the owner has closed; what that
+/// leaves, such as folders of others in it, as ourselves. Returns what prevents it; a missing one is no error.
 [[nodiscard]] std::error_code remove_tree(const std::string& folder);
 
 }  // namespace sgd::storage

@@ -176,6 +176,7 @@ inline constexpr auto kMessage<core::RunState> = message(
     required("looks_for_room", &core::RunState::looks_for_room_),
     required("first_exit_at", &core::RunState::first_exit_at_), required("straggler", &core::RunState::straggler_),
     optional("mismatches_told", &core::RunState::mismatches_told_),
+    optional("drops_told", &core::RunState::drops_told_),
     required("held_checkpoints", &core::RunState::held_checkpoints_), required("unsaved", &core::RunState::unsaved_),
     required("keepers_from", &core::RunState::keepers_from_), required("checkpoints", &core::RunState::checkpoints_),
     optional("files_travel", &core::RunState::files_travel_), optional("arrivals", &core::RunState::arrivals_),

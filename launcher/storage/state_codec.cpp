@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -23,6 +24,8 @@ struct SavedRest {
   std::deque<RunId> finished;
   std::deque<RunId> finished_trials;
   std::int64_t submissions = 0;
+  std::optional<TimePoint> offered_at;
+  std::optional<TimePoint> offer_at;
 };
 /// A run's machine, and what the queue remembers of it.
 struct RunEntry {
@@ -36,7 +39,7 @@ struct ExperimentEntry {
 };
 
 // A new field belongs into encode_state() and decode_state() first, and then into the number here.
-static_assert(boost::pfr::tuple_size_v<CoordinatorState> == 10);
+static_assert(boost::pfr::tuple_size_v<CoordinatorState> == 12);
 
 /// A saved job is as deep as one in a message.
 constexpr int kRowDepth = codec::kDepthMax;
@@ -51,11 +54,12 @@ std::string row_of_trial(const RunId& experiment, tune::TrialId trial) {
 
 namespace sgd::codec {
 template <>
-inline constexpr auto kMessage<storage::SavedRest> =
-    message("", required("time_to_be_back", &storage::SavedRest::time_to_be_back),
-            required("finished", &storage::SavedRest::finished),
-            optional("finished_trials", &storage::SavedRest::finished_trials),
-            required("submissions", &storage::SavedRest::submissions));
+inline constexpr auto kMessage<storage::SavedRest> = message(
+    "", required("time_to_be_back", &storage::SavedRest::time_to_be_back),
+    required("finished", &storage::SavedRest::finished),
+    optional("finished_trials", &storage::SavedRest::finished_trials),
+    required("submissions", &storage::SavedRest::submissions), optional("offered_at", &storage::SavedRest::offered_at),
+    optional("offer_at", &storage::SavedRest::offer_at));
 template <>
 inline constexpr auto kMessage<storage::RunEntry> = message("", required("machine", &storage::RunEntry::machine),
                                                             required("ticket", &storage::RunEntry::ticket));
@@ -80,7 +84,9 @@ std::vector<StateRow> encode_state(const CoordinatorState& state) {
   }
   for (const auto& [id, node] : state.lost_) add("lost", id, node);
   for (const auto& [id, node] : state.nodes_) add("node", id, node);
-  add("rest", "", SavedRest{state.time_to_be_back_, state.finished_, state.finished_trials_, state.submissions_});
+  add("rest", "",
+      SavedRest{state.time_to_be_back_, state.finished_, state.finished_trials_, state.submissions_, state.offered_at_,
+                state.offer_at_});
   for (const auto& [id, run] : state.runs_) {
     const Json entry = {{"machine", codec::write(run.state())}, {"ticket", codec::write(state.tickets_.at(id))}};
     rows.push_back({"run", id, codec::print(entry)});
@@ -128,8 +134,9 @@ Result<CoordinatorState> decode_state(const std::vector<StateRow>& rows) {
     } else if (row.kind == "rest") {
       SavedRest rest;
       status = read_row(row, kRowDepth, rest);
-      std::tie(state.time_to_be_back_, state.finished_, state.finished_trials_, state.submissions_) =
-          std::tie(rest.time_to_be_back, rest.finished, rest.finished_trials, rest.submissions);
+      std::tie(state.time_to_be_back_, state.finished_, state.finished_trials_, state.submissions_, state.offered_at_,
+               state.offer_at_) = std::tie(rest.time_to_be_back, rest.finished, rest.finished_trials, rest.submissions,
+                                           rest.offered_at, rest.offer_at);
     } else {
       status = Error{fmt::format("unknown kind of state \"{}\"", row.kind)};
     }

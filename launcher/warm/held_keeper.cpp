@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <csignal>
 #include <utility>
 
 #include "launcher/process/clock.hpp"
@@ -45,6 +46,11 @@ void HeldKeeper::adopt(const Setting& setting, std::vector<process::UniqueFd> de
   std::vector<process::SharedFd> shared;
   for (process::UniqueFd& fd : descriptors) shared.push_back(std::make_shared<const process::UniqueFd>(std::move(fd)));
   stream_->send(encode(ToSpare(Adopt{setting})), std::move(shared));
+}
+
+void HeldKeeper::kill() {
+  if (pidfd_.is_open())
+    (void)process::pidfd_send_signal(pidfd_.native_handle(), SIGKILL);  // Ignoring: it may have ended.
 }
 
 void HeldKeeper::on_bytes(std::string_view bytes) {

@@ -37,6 +37,7 @@ class HeldKeeper {
   [[nodiscard]] Status start(const std::string& program, const Setting& setting);
   /// Of one that is ready.
   void adopt(const Setting& setting, std::vector<process::UniqueFd> descriptors);
+  void kill();
 
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] int pid() const { return pid_; }

@@ -82,7 +82,14 @@ void WarmServer::on_client(process::UniqueFd socket) {
   client.reader.limit(kJsonFrameBytesMax);
   client.stream->start(
       [this, id](std::string_view bytes, std::vector<process::UniqueFd> fds) { on_bytes(id, bytes, std::move(fds)); },
-      [this, id](const std::string&) { clients_.erase(id); });
+      [this, id](const std::string&) { on_client_gone(id); });
+}
+
+/// Who is gone starts one itself: a keeper that has not answered would hold its standard streams.
+void WarmServer::on_client_gone(ClientId id) {
+  clients_.erase(id);
+  for (const auto& slot : slots_)
+    if (slot->taker == id && slot->keeper && slot->keeper->state() == HeldKeeper::State::kAsked) slot->keeper->kill();
 }
 
 void WarmServer::on_bytes(ClientId id, std::string_view bytes, std::vector<process::UniqueFd> descriptors) {
@@ -115,33 +122,44 @@ std::string WarmServer::difference(ClientId peer, pid_t pid) const {
   return "";
 }
 
-void WarmServer::handle(ClientId id, const Take& take) {
-  rest_idle();
-  Client& client = clients_.at(id);
-  if (client.descriptors.size() != kDescriptorsMax) return answer(id, Refused{"it has sent too few descriptors", true});
+WarmServer::Choice WarmServer::choose(ClientId id, const Setting& wanted) const {
   Refused refused{"none is held", false};
   std::vector<Slot*> by_fit;
   for (const auto& slot : slots_) by_fit.push_back(slot.get());
   std::stable_partition(by_fit.begin(), by_fit.end(),
-                        [&take](const Slot* slot) { return is_of_same_script(slot->setting, take.setting); });
+                        [&wanted](const Slot* slot) { return is_of_same_script(slot->setting, wanted); });
   for (Slot* slot : by_fit) {
-    if (const auto differs = mismatch(slot->setting, take.setting)) {
+    if (const auto differs = mismatch(slot->setting, wanted)) {
       if (!refused.is_near) refused = {differs->reason, differs->is_near};
       continue;
     }
     const std::string state = state_of(*slot);
     if (state == "ready") {
-      if (const std::string differs = difference(id, slot->keeper->pid()); !differs.empty())
-        return answer(id, Refused{differs, true});
-      slot->taker = id;
-      return slot->keeper->adopt(take.setting, std::exchange(client.descriptors, {}));
+      const std::string differs = difference(id, slot->keeper->pid());
+      return differs.empty() ? Choice{slot, {}} : Choice{nullptr, {differs, true}};
     }
     refused = {state == "starting" ? "it is not ready yet"
                : state == "failed" ? slot->failure
                                    : "another run has it; the next one is made when that has ended",
                true};
   }
-  answer(id, refused);
+  return {nullptr, refused};
+}
+
+void WarmServer::handle(ClientId id, const Seek& seek) {
+  rest_idle();
+  const Choice choice = choose(id, seek.setting);
+  answer(id, choice.slot != nullptr ? FromServer(Found{}) : FromServer(choice.refused));
+}
+
+void WarmServer::handle(ClientId id, const Take& take) {
+  rest_idle();
+  Client& client = clients_.at(id);
+  if (client.descriptors.size() != kDescriptorsMax) return answer(id, Refused{"it has sent too few descriptors", true});
+  const Choice choice = choose(id, take.setting);
+  if (choice.slot == nullptr) return answer(id, choice.refused);
+  choice.slot->taker = id;
+  choice.slot->keeper->adopt(take.setting, std::exchange(client.descriptors, {}));
 }
 
 void WarmServer::handle(ClientId id, const Keep& keep) {

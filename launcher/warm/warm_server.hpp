@@ -61,12 +61,21 @@ class WarmServer {
     std::unique_ptr<boost::asio::steady_timer> rest;
   };
 
+  /// For a run: its keeper is ready; or none, and why.
+  struct Choice {
+    Slot* slot = nullptr;
+    Refused refused;
+  };
+
   void on_client(process::UniqueFd socket);
+  void on_client_gone(ClientId id);
   void on_bytes(ClientId id, std::string_view bytes, std::vector<process::UniqueFd> descriptors);
+  void handle(ClientId id, const Seek& seek);
   void handle(ClientId id, const Take& take);
   void handle(ClientId id, const Keep& keep);
   void handle(ClientId id, const Look& look);
   void handle(ClientId id, const End& end);
+  [[nodiscard]] Choice choose(ClientId id, const Setting& wanted) const;
   void answer(ClientId id, const FromServer& message);
   /// What the peer would hand down and process `pid` would not; empty: nothing.
   [[nodiscard]] std::string difference(ClientId peer, pid_t pid) const;

@@ -1,6 +1,6 @@
 // How long one event of a wide run holds the coordinator's loop: nodes come, ranks start, one is killed and all start
-// again, a node is lost, the run ends; and the same nodes under many small runs, and with as many that wait. The
-// machine of the coordinator, with nodes that answer at once.
+// again, a node is lost, many are cut off at once, the run ends; and the same nodes under many small runs, and with as
+// many that wait. The machine of the coordinator, with nodes that answer at once.
 //
 // wide_bench [nodes] [training|command|small|queue]
 
@@ -67,6 +67,8 @@ class Bench {
     take("lost", core::coordinator_event::NodeSilent{name_of(nodes_ / 3), 5});
     deliver();
     end_of("a node is lost, the others start again");
+    cut_off(nodes_ / 3);
+    end_of("a third of the nodes is cut off, and comes back");
     take("stop", core::coordinator_event::StopRequested{run_, {}});
     deliver();
     end_of("stop");
@@ -89,6 +91,14 @@ class Bench {
       take("stop", core::coordinator_event::StopRequested{run_, {}});
       deliver();
     }
+  }
+  void cut_off(int count) {
+    for (int node = 0; node < count; ++node) take("closed", core::coordinator_event::AgentClosed{name_of(node)});
+    now_ += std::chrono::seconds(5);
+    for (int node = 0; node < count; ++node) take("lost", core::coordinator_event::NodeSilent{name_of(node), 5});
+    deliver();
+    for (int node = 0; node < count; ++node) come(node);
+    deliver();
   }
   void come(int node) {
     cluster::NodeState state;

@@ -10,7 +10,9 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cluster import Cluster
 from data import linear_job
-from harness import LAUNCHER, LaunchTest, read_lines, wait_for
+from harness import BIN_DIR, LAUNCHER, LaunchTest, read_lines, wait_for
+
+LIBRARIES = os.path.join(BIN_DIR, "..", "lib")
 
 # The loss falls from epoch to epoch: the highest is the first one's, which would be long gone as one of the newest.
 KEEP = {"latest": 1, "best": {"metric": "val_loss", "mode": "max", "n": 1}}
@@ -58,6 +60,20 @@ class BestCheckpointTest(LaunchTest):
         self.check_kept(launch)
         saved = launch.events("checkpoint_saved")
         self.assertTrue(any("val_loss" in event.get("metric", {}) for event in saved), saved)
+
+    def test_a_function_that_trains_nothing_keeps_its_best(self):
+        """What it saves has the value of the report before it, and not of the next one."""
+        for prepares in (False, True):
+            for mode, value, saved in (("min", 0, 1), ("max", 10, 5)):
+                with self.subTest(prepares=prepares, mode=mode):
+                    job = {"name": "own", "num_workers": 2, "plugins": [os.path.join(LIBRARIES, "own_loop.so")],
+                           "training": {"function": {"type": "iterations", "prepares": prepares}},
+                           "checkpoint": {"keep": {"latest": 1, "best": {"metric": "sum", "mode": mode}}}}
+                    launch = self.run_to_end(self.write("own.json", json.dumps(job)), run_dir=f"{prepares}-{mode}")
+                    [best] = launch.summary()["best_checkpoints"]
+                    self.assertEqual(best["value"], value)
+                    with open(os.path.join(launch.run_dir, best["path"], "state.json"), encoding="utf-8") as file:
+                        self.assertEqual(json.load(file)["shared"]["saved"], {"next": saved})
 
     def test_a_killed_launcher_forgets_nothing(self):
         launch = self.start(self.job(1000))

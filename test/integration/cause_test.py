@@ -143,6 +143,13 @@ class CauseTest(LaunchTest):
             self.assertIn(said, launch.stderr()[launch.stderr().index("run failed"):])
             self.assertEqual([event["restart"] for event in launch.events("failure")], [False], name)
 
+    def test_an_import_that_has_worked_before_is_tried_again(self):
+        text = "import os\ncount = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\nif count == 0:\n    raise ValueError('bad sample')\n" \
+               "if count == 1:\n    import no_such_module\n"
+        launch = self.fail_with(self.script("hiccup.py", text), "--max-restarts", 2, ranks=1, expect=0)
+        self.assertEqual([event["restart"] for event in launch.events("failure")], [True, True])
+        self.assertIn("no_such_module", launch.events("failure")[1]["message"])
+
     def test_an_import_that_has_not_ended_the_rank_is_tried_again(self):
         again = "import os, sys\nif os.environ['TORCHELASTIC_RESTART_COUNT'] != '0':\n    os._exit(0)\n"
         for name, text in ASIDES.items():

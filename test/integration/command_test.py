@@ -116,7 +116,7 @@ class CommandTest(LaunchTest):
         ranks = [json.loads(launch.log(rank)) for rank in (0, 1)]
         for rank, env in enumerate(ranks):
             expected = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
-                        "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1", "ROLE_RANK": str(rank), "ROLE_NAME": "default",
+                        "GROUP_RANK": "0", "NODE_RANK": "0", "GROUP_WORLD_SIZE": "1", "ROLE_RANK": str(rank), "ROLE_NAME": "default",
                         "ROLE_WORLD_SIZE": "2", "TORCHELASTIC_RESTART_COUNT": "0",
                         "TORCHELASTIC_USE_AGENT_STORE": "False", "MY_OWN": "kept"}
             self.assertEqual({key: env.get(key) for key in expected}, expected)
@@ -308,7 +308,7 @@ class CommandTest(LaunchTest):
             self.assertEqual(read_file(os.path.join(place, "stdout.log")), f"loss {rank}\n".encode())
             self.assertEqual(read_file(os.path.join(place, "stderr.log")), f"Error {rank}\n".encode())
             self.assertEqual(sorted(launch.log(rank).splitlines()), [f"Error {rank}".encode(), f"loss {rank}".encode()])
-        self.assertEqual(read_file(os.path.join(folder, "attempt_0", "filtered_stdout.log")), b"loss 0\n")
+        self.assertEqual(read_file(os.path.join(folder, "attempt_0", "filtered_stdout.log")), b"[default0]:loss 0\n")
 
     def test_a_flood_without_newline_costs_no_memory(self):
         size = 128 * MIB
@@ -336,7 +336,29 @@ class CommandTest(LaunchTest):
 
     def test_exit_of_a_grandchild_that_holds_the_pipe_is_not_awaited(self):
         text = "import os\nif os.fork() == 0:\n    os.setsid()\n    os.execvp('sleep', ['sleep', '1000'])\n"
-        self.run_to_end("-n", 1, "--", *self.script("leave.py", text))
+        launch = self.run_to_end("-n", 1, "--", *self.script("leave.py", text))
+        self.assertRegex(launch.stderr(), r"sgd-launch: warning: 1 process that workers had left behind was ended: sleep \(pid \d+\)\n")
+
+    def test_of_many_processes_that_are_left_behind_some_are_named(self):
+        launch = self.run_to_end("-n", 1, "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1000 & done")
+        self.assertRegex(launch.stderr(), r"10 processes that workers had left behind were ended: (sleep \(pid \d+\), ){8}and 2 more\n")
+
+    def test_a_helper_that_ends_with_its_rank_is_not_spoken_of(self):
+        text = "import os\nread, write = os.pipe()\nif os.fork() == 0:\n    os.setsid()\n    os.close(write)\n    os.read(read, 1)\n    os._exit(0)\n"
+        launch = self.run_to_end("-n", 2, "--", *self.script("helper.py", text))
+        self.assertNotIn("left behind", launch.stderr())
+
+    def test_without_prefixes_a_long_line_is_one_line(self):
+        text = "import json, os, sys\nif os.environ['RANK'] == '0':\n    sys.stdout.write(json.dumps(list(range(100_000))) + '\\n')\n" \
+               "else:\n    for number in range(2000):\n        print('other', number, flush=True)\n"
+        launch = self.run_to_end("-n", 2, "--no-prefix", "--", *self.script("long.py", text))
+        lines = launch.stdout().decode().splitlines()
+        self.assertEqual([line for line in lines if line.startswith("other")], [f"other {number}" for number in range(2000)])
+        (whole,) = [line for line in lines if not line.startswith("other")]
+        self.assertEqual(json.loads(whole), list(range(100_000)))
+        launch = self.run_to_end("-n", 1, "--", *self.script("long.py", text), run_dir="prefixed")
+        self.assertTrue(all(line.startswith("0: ") for line in launch.stdout().decode().splitlines()))
+        self.assertIn(b" [line goes on]\n", launch.stdout())
 
     def test_ranks_are_children_of_the_keeper_not_of_the_launcher(self):
         launch = self.start("-n", 2, "--", "sleep", 1000)

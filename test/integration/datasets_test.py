@@ -56,6 +56,20 @@ class DatasetsTest(LaunchTest):
                "validation": {"features": "test-x.npy", "target": "test-y.npy"}}
         self.assertGreater(self.accuracy(npy), 0.9)
 
+    def test_without_data_to_validate_on_no_epoch_is_validated(self):
+        self.write_points()
+        csv = {"type": "csv", "train": "train-*.csv", "columns": {"features": ["x", 1], "target": "side"}}
+        for name, given in (("dataset", csv), ("datasets", {"train": csv})):
+            with self.subTest(name):
+                training = {"model": {"type": "linear", "inputs": 2, "outputs": 2}, "epochs": 2, "batch_size": 32, name: given}
+                job = image_job("unused", **training)
+                if name == "datasets":
+                    del job["training"]["dataset"]
+                launch = self.run_to_end(write_job(self.path(name + ".json"), job), run_dir=name)
+                self.assertEqual([line["epoch"] for line in launch.metrics("validate")], [1, 2])
+                self.assertFalse([key for line in launch.metrics("validate") for key in line if key.startswith("val_") or key == "num_samples"])
+                self.assertEqual(launch.summary()["epochs"], 2)
+
     def test_synthetic_trains(self):
         synthetic = {"type": "synthetic", "shape": [64], "classes": 4, "samples": 2000, "validation_samples": 400}
         self.assertGreater(self.accuracy(synthetic, model={"type": "linear", "inputs": 64, "outputs": 4}), 0.8)

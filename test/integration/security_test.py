@@ -206,6 +206,50 @@ class SecurityTest(TlsCluster):
             self.assertIn(wire.end(), ("closed", "reset"))
         self.wait_for_words("coordinator", "client eva (certificate")
 
+    def test_who_is_revoked_hears_it_of_the_coordinator_and_comes_back_by_a_new_token(self):
+        self.start_coordinator()
+        for person in ("eva", "eva-again"):
+            self.run_verb("join", self.address, "--token-file", "-", person=person, text=self.token("--role", "client", "--name", "eva"))
+            self.run_verb("ps", "--address", self.address, person=person)
+            if person == "eva":
+                self.run_verb("revoke", "eva", "--state-dir", self.state)
+            # In the same second, perhaps: what counts is the order.
+            refused = self.run_verb("ps", "--address", self.address, person="eva", code=3)
+            self.assertIn(f"the coordinator at {self.address} refuses this side's certificate: it is revoked", refused.stderr)
+
+    def test_damaged_records_keep_a_coordinator_from_starting_and_say_the_way_out(self):
+        self.start_coordinator()
+        for name in ("n1", "n2", "n3"):
+            self.join(self.token("--name", name), self.path(name, "identity"))
+        self.run_verb("revoke", "n2", "--state-dir", self.state)
+        self.kill(self.daemons[-1])
+        for names, words in ((("issued.jsonl",), "is damaged in line 1"), (("tokens.json",), "Move it away"),
+                             (("identity", "revoked.json"), "move it away")):
+            with self.subTest(names):
+                path = self.path("state", *names)
+                before = read_file(path)
+                for content in (bytes(40) + b"\n" + before, before.rstrip()[:-10] + b"\n"):
+                    with open(path, "wb") as file:
+                        file.write(content)
+                    refused = self.run_verb("coordinator", "--listen", "127.0.0.1:0", "--state-dir", self.state, code=2)
+                    self.assertIn(path + " is damaged", refused.stderr)
+                self.assertIn("away", refused.stderr)
+                with open(path, "wb") as file:
+                    file.write(bytes(40) + b"\n" + before)
+                self.assertIn(words, self.run_verb("revoke", "n1", "--state-dir", self.state, code=1).stderr)
+                with open(path, "wb") as file:
+                    file.write(before)
+        # The way out: without the record of who is who, a name can be shut out all the same.
+        os.rename(self.path("state", "issued.jsonl"), self.path("issued.jsonl"))
+        self.run_verb("revoke", "n3", "--state-dir", self.state, code=4)
+        self.run_verb("revoke", "--unknown", "n3", "--state-dir", self.state)
+        with open(self.path("state", "audit.jsonl"), "ab") as file:
+            file.write(b'{"time":17')
+        self.start_coordinator()
+        self.wait_for_words("coordinator", "audit.jsonl is damaged: 1 of its ")
+        self.start("agent", *AGENT, "--join", self.address, "--state-dir", self.path("n3"))
+        self.wait_for_words("agent", "it is revoked")
+
     def test_one_client_cannot_fill_the_queue(self):
         self.start_coordinator("--max-queued", 2)
         self.run_verb("join", self.address, "--token-file", "-", person="eva", text=self.token("--role", "client", "--name", "eva"))

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -226,6 +227,34 @@ class CommandStopTest(LaunchTest):
         self.assertIn(b"in a buffer", launch.log(0))
         ends = {event["rank"]: event.get("signal") for event in launch.events("worker_exited")}
         self.assertEqual(ends[2], signal.SIGKILL)
+        launch.wait_until_gone()
+
+    def test_what_a_wrapper_has_started_has_its_time(self):
+        """A shell dies of SIGTERM before the trainer that it waits for: the whole group is told, and waited for."""
+        text = "import os, signal, sys, time\ndef save(*_):\n    time.sleep(0.5)\n    os.write(1, b'saved\\n')\n    sys.exit(0)\n" \
+               "signal.signal(signal.SIGTERM, save)\nos.write(1, b'up\\n')\nopen(sys.argv[1], 'w').close()\nwhile True:\n    time.sleep(0.1)\n"
+        python = shlex.join(self.script("saving.py", text))
+        launch = self.start("-n", 2, "--", "bash", "-c", f"{python} /dev/null; true", run_dir="stop")
+        wait_for(lambda: all(b"up" in launch.log(rank) for rank in (0, 1)), 20, "both ranks")
+        os.kill(launch.process.pid, signal.SIGTERM)
+        self.assertEqual(launch.wait(20), 143, launch.said())
+        self.assertEqual([launch.log(rank) for rank in (0, 1)], [b"up\nsaved\n"] * 2)
+        launch.wait_until_gone()
+        up = shlex.quote(self.path("up"))
+        fail = f'if [ "$RANK" = 1 ]; then while [ ! -e {up} ]; do sleep 0.01; done; exit 3; fi; '
+        launch = self.start("-n", 2, "--", "bash", "-c", f"{fail}{python} {up}; true", run_dir="failure")
+        self.assertEqual(launch.wait(20), 1, launch.said())
+        self.assertEqual(launch.log(0), b"up\nsaved\n")
+        launch.wait_until_gone()
+
+    def test_a_wrappers_child_that_ignores_the_request_costs_the_time_out_and_no_more(self):
+        text = "import os, signal, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nopen(sys.argv[1], 'w').close()\ntime.sleep(1000)\n"
+        python, up = shlex.join(self.script("deaf.py", text)), shlex.quote(self.path("up"))
+        fail = f'if [ "$RANK" = 1 ]; then while [ ! -e {up} ]; do sleep 0.01; done; exit 3; fi; '
+        launch = self.start("-n", 2, "--set", "process.shutdown_timeout=1s", "--", "bash", "-c", f"{fail}{python} {up}; true")
+        self.assertEqual(launch.wait(20), 1, launch.said())
+        failed, ended = (launch.events(what)[0]["time"] for what in ("failure", "run_finished"))
+        self.assertLess(ended - failed, 5)
         launch.wait_until_gone()
 
     def test_timeout_option(self):

@@ -19,7 +19,7 @@ json.dump({"env": dict(os.environ), "argv": sys.argv}, open(sys.argv[1] + os.env
 
 # What we set and torchrun does not, or otherwise. torchrun's own files are elsewhere, its ports are others.
 OURS = {"MASTER_ADDR", "PYTHONPATH", "PYTHONUNBUFFERED", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RUN_ID", "MASTER_PORT",
-        "PYTHONFAULTHANDLER"}
+        "PYTHONFAULTHANDLER", "NODE_RANK"}
 OF_TORCHRUN = {"TORCHELASTIC_ERROR_FILE", "KINETO_LOG_LEVEL"}
 
 TRAINS = """

@@ -58,6 +58,16 @@ class TrainerOnAClusterTest(ClientTest):
         program.do("load", first)
         self.assertEqual(program.do("train")["train_loss"], trained[1]["train_loss"])
 
+    def test_a_job_that_begins_with_a_run_of_the_cluster(self):
+        program = self.trainer(self.line())
+        for _ in range(2):
+            program.do("train")
+        newest = os.path.basename(program.do("places")["path"])
+        for origin in (self.run_id(2), f"{self.run_id(2)}:{newest}"):
+            other = self.trainer({**self.line(), "resume_from": origin})
+            self.assertEqual(other.do("train")["epoch"], 3)
+        self.assertTrue(other.do("places")["run_dir"].endswith("run_004"))
+
     def test_reports_one_by_one(self):
         program = self.trainer(self.line(epochs=2))
         program.do("run_iterator")

@@ -181,6 +181,64 @@ class TrainerTest(ClientTest):
         self.assertEqual(program.ask("load", self.path("mine"))["words"], self.path("mine") + ": it is no checkpoint")
         self.assertEqual([name for name in os.listdir(self.folder) if name.startswith(".saving")], [])
 
+    def test_a_run_begins_with_what_was_loaded(self):
+        program = self.program()
+        self.trainer(program, self.line())
+        self.assertEqual([program.do("train")["epoch"] for _ in range(2)], [1, 2])
+        program.do("save", self.path("two"))
+        program.do("train")
+        three = self.weights(program.do("places")["path"])
+        self.trainer(program, self.line(), "b")
+        program.do("load", self.path("two"), "b")
+        self.assertAlmostEqual(program.do("validate", trainer="b")["val_loss"], 3.55408, delta=1e-3)
+        program.do("run_iterator", trainer="b")
+        self.assertEqual(program.do("next", trainer="b")["epoch"], 3)
+        program.do("get_final_results", True, "b")
+        places = program.do("places", trainer="b")
+        # Each kind of folder has numbers of its own, which go on behind those of an earlier trainer.
+        self.assertEqual((places["run_dir"], self.weights(places["path"])), (self.path("logs-b", "run_001"), three))
+        self.trainer(program, self.line(), "b")
+        self.assertEqual(program.do("train", trainer="b")["epoch"], 1)
+        self.assertEqual(program.do("places", trainer="b")["run_dir"], self.path("logs-b", "run_002"))
+
+    def test_a_job_that_begins_with_a_checkpoint(self):
+        program = self.program()
+        self.trainer(program, self.line())
+        self.assertEqual([program.do("train")["epoch"] for _ in range(2)], [1, 2])
+        program.do("save", self.path("two"))
+        for name, origin in (("b", self.path("logs-a", "run_001")), ("c", "two")):
+            self.trainer(program, {**self.line(), "resume_from": origin}, name)
+            self.assertAlmostEqual(program.do("validate", trainer=name)["val_loss"], 3.55408, delta=1e-3)
+            self.assertAlmostEqual(program.do("train", trainer=name)["train_loss"], 1.64378, delta=1e-3)
+            self.assertEqual(program.do("train", trainer=name)["epoch"], 4)
+        self.assertEqual(program.do("train", {"resume_from": "./two"}, "c")["epoch"], 3)
+        self.trainer(program, {**self.line(), "resume_from": "none"}, "d")
+        self.assertEqual(program.ask("train", trainer="d")["error"], "JobError")
+
+    def test_epochs_of_a_job_that_saves_nothing(self):
+        program = self.program()
+        self.trainer(program, {**self.line(), "checkpoint": {"every": "never"}})
+        self.assertEqual([program.do("train", changes)["epoch"] for changes in (None, {"checkpoint.every": "never"})], [1, 2])
+        self.assertAlmostEqual(program.do("validate")["val_loss"], 3.55408, delta=1e-3)
+        # The other way round: a job that needs checkpoints is validated, which saves none.
+        self.trainer(program, self.line(on_nan="rollback"), "b")
+        program.do("train", trainer="b")
+        self.assertAlmostEqual(program.do("validate", trainer="b")["val_loss"], 4.36208, delta=1e-3)
+
+    def test_epochs_without_a_report(self):
+        program = self.program()
+        self.trainer(program, self.line(early_stop={"metric": "val_loss", "mode": "min", "patience": 1, "min_delta": 100}))
+        self.assertEqual([program.do("train")["epoch"] for _ in range(2)], [1, 2])
+        why = "training has stopped early after epoch 2: val_loss has not got better than 4.36"
+        for changes in (None, {"training.optimizer.lr": 0.02}):
+            told = program.ask("train", changes)
+            self.assertEqual((told.get("error"), why in told.get("words", "")), ("TrainerError", True), told)
+        self.assertEqual(program.do("train", {"training.early_stop.patience": 9})["epoch"], 3)
+        self.assertIn('"training.validate_only" trains nothing', program.ask("train", {"training.validate_only": True})["words"])
+        self.trainer(program, self.turns(), "b")
+        told = program.ask("train", trainer="b")
+        self.assertEqual((told.get("error"), 'nothing of phase "train" in epoch 1' in told.get("words", "")), ("TrainerError", True), told)
+
     def test_changes_of_one_call(self):
         program = self.program()
         self.trainer(program, self.line())
@@ -208,6 +266,11 @@ class TrainerTest(ClientTest):
         program.do("train")
         self.assertEqual(program.do("apply", {"type": "turns", "count": 1}), [{"rank": 0, "turns": 1}, {"rank": 1, "turns": 1}])
         self.assertEqual(program.do("train")["epoch"], 2)
+        # What a function may not have beside it is no concern of this one.
+        rest = {"metrics": ["mae"], "profile": True, "validate_every": 2, "validate_only": True, "scheduler": [{"type": "reduce_on_plateau"}],
+                "early_stop": {"metric": "val_loss", "mode": "min", "patience": 1}}
+        self.trainer(program, {**self.line(**rest), "plugins": [LOOP], "resume_from": program.do("places")["path"]}, "b")
+        self.assertEqual(program.do("apply", {"type": "turns", "count": 1}, "b"), [{"rank": 0, "turns": 1}, {"rank": 1, "turns": 1}])
 
     def test_reports_one_by_one(self):
         program = self.program()

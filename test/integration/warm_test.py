@@ -248,6 +248,38 @@ class WarmTest(LaunchTest):
             self.write(os.path.join(name, "src", "which.py"), f"ONE = {name!r}\n")
         self.check_of_its_folder("/usr/bin/python3", "PYTHONPATH", PYTHONPATH="src")
 
+    def test_what_a_module_has_read_in_one_folder_serves_no_other(self):
+        packages = self.path("user", "lib", "python3.%d" % python_minor(), "site-packages")
+        os.makedirs(packages)
+        self.write(os.path.join(packages, "reads_settings.py"), "import multiprocessing, os, pathlib\n"
+                   "SETTINGS = pathlib.Path('settings').read_text() if os.path.exists('settings') else 'none'\n")
+        text = "import sys\nforked = 'reads_settings' in sys.modules\nimport reads_settings, multiprocessing.process, os\n" \
+               "print(reads_settings.SETTINGS, forked, multiprocessing.process.ORIGINAL_DIR == os.getcwd())\n"
+        for name in ("with", "without", "other"):
+            os.mkdir(self.path(name))
+        self.write("with/settings", "own")
+        more = {"PYTHONUSERBASE": self.path("user")}
+        for number, (began, other, said) in enumerate((("without", "other", ""), ("with", "other", self.path("with", "settings")), ("with", "with", ""))):
+            command = self.command("reads.py", text)
+            self.warm("-n", 1, "--", *command, folder=self.path(began), **more)
+            launch = self.start("-n", 1, "--", *command, env=self.environment(**more), cwd=self.path(other), run_dir=f"run{number}")
+            self.assertEqual(launch.wait(), 0, launch.said())
+            self.assertEqual(launch.log(0).decode(), "own True True\n" if other == "with" else "none True True\n")
+            why = f"{NOT_USED}it was started in another folder, and a module has read {said} there"
+            self.assertEqual((why in launch.stderr(), NOT_USED in launch.stderr()), (bool(said),) * 2, launch.stderr())
+            self.warm("--stop")
+
+    def test_what_imports_have_written_is_the_run_s(self):
+        packages = self.path("user", "lib", "python3.%d" % python_minor(), "site-packages")
+        os.makedirs(packages)
+        self.write(os.path.join(packages, "writes.py"), "print('imported')\n")
+        more = {"PYTHONUSERBASE": self.path("user")}
+        command = self.command("uses.py", "import sys\nprint('writes' in sys.modules)\nimport writes\n")
+        self.warm("-n", 2, "--", *command, **more)
+        launch = self.run_warm("-n", 2, "--", *command, **more)
+        self.assertNotIn(NOT_USED, launch.stderr())
+        self.assertEqual((sorted(launch.log(0).split()), launch.log(1)), ([b"True", b"imported"], b"True\n"))
+
     def test_nothing_is_left_of_a_run_whose_launcher_or_keeper_is_killed(self):
         command = self.command("waits.py", WAITS, self.path("up"), self.path("never"))
         self.warm("-n", 2, "--", *command)
@@ -276,6 +308,27 @@ class WarmTest(LaunchTest):
         self.assertEqual(launch.wait(), 0, launch.said())
         self.assertEqual(self.warm()[0], "no Python is kept ready\n")
         self.assertNotIn(NOT_USED, self.run_warm("-n", 1, "--", *command, run_dir="next").stderr())
+
+    def test_who_stands_still_holds_no_output_open(self):
+        """The server, and the keeper that it would hand over: a run starts its own, and whoever reads its output sees the end."""
+        command = self.command("show.py", SHOW)
+        self.warm("-n", 1, "--", *command)
+        held = self.held()
+        for number, pid in enumerate((held["pid"], held["held"][0]["pid"])):
+            with self.subTest(number=number):
+                os.kill(pid, signal.SIGSTOP)
+                self.addCleanup(self.go_on, pid)
+                environment = {k: v for k, v in os.environ.items() if not k.startswith(("PET_", "SGD_", "OMP_"))} | self.environment()
+                ended = subprocess.run([LAUNCHER, "--run-dir", self.path(f"run{number}"), "-n", "1", "--", *command], stdin=subprocess.DEVNULL,
+                                       capture_output=True, timeout=LIMIT_S, env=environment, cwd=self.folder, check=False)
+                self.assertEqual(ended.returncode, 0, ended.stderr)
+                self.assertIn(NOT_USED + "it has not answered within 2s", ended.stderr.decode())
+                self.go_on(pid)
+
+    @staticmethod
+    def go_on(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
     def test_it_ends_by_itself(self):
         command = self.command("one.py", "import decimal\n")

@@ -1,6 +1,7 @@
 // Data and a loss of one's own, and a model of two inputs: y = a * b over pairs of numbers that are made from the
 // sample's number, so that what a sample is can be told from it.
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include <sgd/sgd.hpp>
@@ -15,8 +16,9 @@ class Pairs : public sgd::Dataset {
   }
 
   [[nodiscard]] std::int64_t count(sgd::Split split) const override {
-    if (wrong_ == "count") return 0;
-    return split == sgd::Split::kTrain ? samples_ : 100;
+    const bool is_training = split == sgd::Split::kTrain;
+    if (wrong_ == "count" || wrong_ == (is_training ? "no training" : "no validation")) return 0;
+    return is_training ? samples_ : 100;
   }
 
   [[nodiscard]] sgd::Batch gather(sgd::Split split, int epoch, std::span<const std::int64_t> indices) const override {
@@ -58,6 +60,21 @@ class PairsOperator : public sgd::TrainingOperator {
   void setup(sgd::Setup& setup) override { setup.model("net", std::make_shared<TwoTowers>()); }
 };
 
+/// What it is judged by is what its own validate() returns, in the place of what has been measured, too.
+class Judged : public sgd::TrainingOperator {
+ public:
+  nlohmann::json validate(sgd::BatchStream& batches) override {
+    (void)sgd::TrainingOperator::validate(batches);  // Ignoring that it returns nothing.
+    ++validations_;
+    const bool is_infinite = config().at("infinite").get<bool>() && validations_ > 1 && world_rank() == 1;
+    const double score = is_infinite ? std::numeric_limits<double>::infinity() : validations_ + world_rank();
+    return {{"score", score}, {"val_loss", 7.0}};
+  }
+
+ private:
+  int validations_ = 0;
+};
+
 sgd::Loss make_scaled(const nlohmann::json& settings) {
   const double scale = settings.at("scale");
   return [scale](const at::Tensor& output, const at::Tensor& target) { return scale * at::mse_loss(output, target); };
@@ -86,6 +103,7 @@ nlohmann::json loop(sgd::Session& session) {
 SGD_REGISTER_DATASET("pairs", Pairs, R"({"samples": {"type": "integer", "minimum": 1, "default": 1000},
                                          "wrong": {"type": "string", "default": ""}})");
 SGD_REGISTER_OPERATOR("pairs", PairsOperator, "{}");
+SGD_REGISTER_OPERATOR("judged", Judged, R"({"infinite": {"type": "boolean", "default": false}})");
 SGD_REGISTER_FUNCTION("pairs_loop", loop, R"({"letters": {"type": "integer", "minimum": 0, "default": 3},
                                               "letter": {"type": "integer", "minimum": 0, "default": 97}})");
 SGD_REGISTER_LOSS("scaled", make_scaled, R"({"scale": {"type": "number", "default": 1}})");

@@ -1,4 +1,5 @@
 // Training loops of a user's own: one over epochs and batches of the session, one that makes everything itself.
+#include <cmath>
 #include <csignal>
 #include <fstream>
 
@@ -98,7 +99,7 @@ void reporting(sgd::Session& session) {
   }
 }
 
-/// Nothing is prepared: after a failure it begins anew, from what it saved.
+/// Nothing is trained: after a failure it begins anew, from what it saved.
 void iterations(sgd::Session& session) {
   const nlohmann::json& config = session.config();
   const std::string mistake = config.at("mistake");
@@ -106,6 +107,10 @@ void iterations(sgd::Session& session) {
     const auto net = session.prepare_model("net", std::make_shared<Net>());
     const auto optimizer = session.prepare_optimizer("sgd", torch::optim::SGD(net->parameters(), 0.05));
     session.setup().scheduler(*optimizer, {{"type", "reduce_on_plateau"}, {"patience", 1}});
+  }
+  if (config.at("prepares").get<bool>()) {
+    const auto net = session.prepare_model("net", std::make_shared<Net>());
+    (void)session.prepare_optimizer("sgd", torch::optim::SGD(net->parameters(), 0.05));
   }
   std::int64_t first = 0;
   at::Tensor sum = at::zeros({2});
@@ -121,6 +126,7 @@ void iterations(sgd::Session& session) {
     if (mistake == "reports more" && is_odd && i == 1) session.report({{"i", i}});
     if (mistake == "does not save" && is_odd && i == 1) continue;
     if (mistake == "ends early" && is_odd && i == 1) return;
+    if (mistake == "saves NaN" && i == 1) session.save_checkpoint({{"x", std::nan("")}});
     if (mistake == "throws" && i == 1) throw std::runtime_error("the loop does not like this");
     if (mistake == "dies" && is_odd && i == 3 && first == 0) raise(SIGKILL);
     session.save_checkpoint({{"next", i + 1}}, {{"sum", sum}});
@@ -203,5 +209,6 @@ SGD_REGISTER_FUNCTION("reporting", reporting, R"({
 SGD_REGISTER_FUNCTION("iterations", iterations, R"({
   "count": {"type": "integer", "minimum": 1, "default": 5},
   "reports": {"type": "boolean", "default": true},
+  "prepares": {"type": "boolean", "default": false},
   "mistake": {"type": "string", "default": "nothing"}
 })");

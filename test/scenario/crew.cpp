@@ -134,6 +134,9 @@ void Crew::keeper(const Words& words) {
   if (what == "spawn-failed")
     from_keeper(node, keeper::SpawnFailed{generation, rank, words.number("errno", 2),
                                           words.value("message", "cannot run prog: no such file"), signal});
+  if (what == "dropped")
+    from_keeper(node, keeper::OutputDropped{rank, words.number("lines", 1), words.number("bytes", 10),
+                                            words.value("reason", "full"), words.number("on_console", 0) == 1});
   if (what == "exited") say_exit(node, generation, rank, words.number("code", 0), signal);
   if (what == "cleared") from_keeper(node, keeper::Cleared{generation, words.number("killed", 0)});
   if (what == "refused")

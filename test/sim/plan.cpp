@@ -142,6 +142,10 @@ core::CoordinatorSettings draw_settings(Chance& chance) {
   settings.flap_window = chance.between(seconds(20), minutes(10));
   settings.stable_after = chance.between(seconds(1), seconds(20));
   if (chance.with(0.3)) settings.finished_max = static_cast<std::size_t>(chance.between(0, 2));
+  if (chance.with(0.3)) {  // As with thousands of nodes.
+    settings.offered_at_once = 0;
+    settings.offer_gap = chance.spread_between(milliseconds(1), milliseconds(50));
+  }
   return settings;
 }
 

@@ -115,7 +115,8 @@ def hunt(program, seeds, name):
     if said:
         return said.group(0)
     replay = re.search(r"--seed (\d+)", done.stderr)
-    return f"seed {replay.group(1) if replay else '?'}: {done.stderr.strip().splitlines()[0]}"
+    words = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
+    return f"seed {replay.group(1) if replay else '?'}: {words[0]}"
 
 
 def main():

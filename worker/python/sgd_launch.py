@@ -84,17 +84,38 @@ def _text(value, name):
 
 
 def _number(value, name):
-    """As JSON has it; what is not finite, or what no double holds, is null, which a mean leaves out."""
-    if not isinstance(value, (bool, int, float, str, type(None))) and hasattr(value, "item"):
-        value = value.item()
+    """As the agent reads it: NaN is null, which a mean leaves out; what is infinite, or more than a double holds, is text."""
     if isinstance(value, str):
         return _text(value, name)
     if not isinstance(value, (bool, int, float, type(None))):
-        raise TypeError(f"sgd_launch: report({name}=...): a {type(value).__name__} is no number and no text")
-    try:
-        return value if value is None or math.isfinite(value) else None
-    except OverflowError:
+        raise TypeError(f"sgd_launch: report({name}=...): a {type(value).__name__} is no number, text, list or dict of them")
+    if value is None or value != value:
         return None
+    try:
+        is_finite = math.isfinite(value)
+    except OverflowError:
+        is_finite = False
+    return value if is_finite else "Infinity" if value > 0 else "-Infinity"
+
+
+_DEEPEST = 16  # Of lists and dicts in a report.
+
+
+def _value(value, name, depth=0):
+    """A number or a text, or lists and dicts of them: of these the line has rank 0's. Arrays and tensors are lists."""
+    if not isinstance(value, (bool, int, float, str, type(None), list, tuple, dict)) and hasattr(value, "item"):
+        try:
+            value = value.item()
+        except (ValueError, RuntimeError):  # It has not one element.
+            value = value.tolist()
+    if depth == _DEEPEST and isinstance(value, (list, tuple, dict)):
+        raise ValueError(f"sgd_launch: report({name}=...): nested more than {_DEEPEST} deep")
+    if isinstance(value, (list, tuple)):
+        return [_value(one, name, depth + 1) for one in value]
+    if isinstance(value, dict):
+        return {_text(key if isinstance(key, str) else str(key), name): _value(one, name, depth + 1) for key, one in value.items()}
+    number = _number(value, name)
+    return number if depth == 0 or isinstance(value, str) or not isinstance(number, str) else None  # No mean is made of it.
 
 
 _reported = [None, 0]  # The last report's place, and how many there were at that place.
@@ -114,7 +135,7 @@ def report(phase="train", *, step=None, epoch=None, **metrics):
     batch = step if step is not None else 0 if epoch is not None and phase == "validate" else now
     place = (_whole(values.get("epoch", 1) if epoch is None else epoch, "epoch", 32), _text(phase, "phase"), _whole(batch, "step", 64))
     at = _whole(now if step is None else step, "step", 64)
-    line = {_text(name, name): _number(value, name) for name, value in metrics.items()}
+    line = {_text(name, name): _value(value, name) for name, value in metrics.items()}
     _reported[:] = [place, _reported[1] + 1 if _reported[0] == place else 0]
     if "loss" in line and isinstance(line["loss"], (int, float)):
         link.beat["loss"] = float(line["loss"])

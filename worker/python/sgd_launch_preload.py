@@ -9,6 +9,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 import sys
 import time
 
@@ -23,21 +24,25 @@ except ImportError:
 LEARNED_MAX = 8000  # Names that are kept of a run.
 
 # They start threads or a driver on import, or keep what a fork takes apart.
-NEVER = {"sgl_kernel", "vllm", "jax", "jaxlib", "tensorflow", "horovod", "grpc", "mpi4py", "ray", "pynvml", "cupy", "numba.cuda", "antigravity", "this"}
+# pytest rewrites modules that it imports, its plug-ins among them.
+NEVER = {"pytest", "_pytest", "sgl_kernel", "vllm", "jax", "jaxlib", "tensorflow", "horovod", "grpc", "mpi4py", "ray", "pynvml", "cupy", "numba.cuda", "antigravity", "this"}
 
 # What DDP, FSDP and an optimizer's first step import lazily.
 LAZY_OF_TORCH = ["torch.distributed", "torch.nn.parallel", "torch.optim", "torch.utils.data", "torch._dynamo", "torch.distributed.tensor",
                  "torch.distributed.fsdp"]
+ON_TORCH = {"lightning", "pytorch_lightning", "lightning_fabric", "torchmetrics", "accelerate", "deepspeed"}  # They import it first.
 TRAINERS = {"lightning", "pytorch_lightning", "transformers", "accelerate", "deepspeed", "torchrun"}
 
 
 class Plan:
-    """modules: to import, in this order. variables: that the script sets before it imports, by name. refusal: why no server can
+    """modules: to import, in this order. origins: where the script imports them, by name: (file, line). ignored: kinds of warnings that it
+    has ignored before it imports a module, by its name. script: the file that runs. variables: that the script sets before it imports, by name. refusal: why no server can
     serve it, else "". is_named: the modules are the user's. own_names: of modules beside the script, and in folders that it puts in front
     of sys.path. folder: where its own modules lie."""
 
     def __init__(self):
-        self.modules = []
+        self.modules, self.origins, self.ignored = [], {}, {}
+        self.script = ""
         self.variables = {}
         self.refusal = ""
         self.is_named = False
@@ -79,7 +84,8 @@ def find_module(name, folder):
 
 
 def make_plan(start, preload, loaded):
-    """start: sgd_launch_rank.Start. preload: "auto" or a list of modules. loaded: at the start of any Python."""
+    """Returns it, and what is known of earlier runs. start: sgd_launch_rank.Start. preload: "auto" or a list of modules. loaded: at the
+    start of any Python."""
     plan = Plan()
     script = start.script
     is_folder = os.path.isdir(script) if script else False
@@ -91,21 +97,32 @@ def make_plan(start, preload, loaded):
         path = os.path.join(script, "__main__.py")
     elif script and rank.is_importable(script):
         plan.refusal = "%s is an archive, in which modules of its own may hide others" % script
+    elif start.module.split(".")[0] in ("pytest", "_pytest"):
+        plan.refusal = "pytest rewrites modules when it imports them, so they must not be there before"
+    known = Learned(path, is_shared=bool(start.module) and is_installed(path, reader.folders))
     if path:
         reader.read(path, package)
     if isinstance(preload, list):
         plan.modules, plan.is_named = list(preload), True
-        return plan
-    plan.modules = list(reader.wanted)
+        return plan, known
+    skipped = NEVER | set(known.threaded)
+    for name in reader.wanted:
+        if not is_in(name, skipped):
+            plan.modules.append(name)
+        elif name.split(".")[0] in ON_TORCH and "torch" not in plan.own_names | skipped:
+            plan.modules.append("torch")
+    plan.origins, plan.script = reader.wanted, path
+    if reader.left:
+        source, line = reader.ended
+        sys.stderr.write("sgd-launch: %s and modules after it are not preloaded, since they may see what line %d of %s does\n" %
+                         (reader.left, line, source.path))
     tops = {name.split(".")[0] for name in plan.modules}
     if "torch" in tops and (reader.text_says_distributed or tops & TRAINERS):
         plan.modules += LAZY_OF_TORCH
-    known = Learned(start)
-    if reader.learns:
-        plan.modules += [name for name in known.modules if name.split(".")[0] not in plan.own_names]
-    skipped = NEVER | set(known.threaded)
+    if reader.learns:  # Of packages that this run imports in any case: whether it will import others, only running it tells.
+        plan.modules += [name for name in known.modules if name.split(".")[0] in tops - plan.own_names]
     plan.modules = [name for name in dict.fromkeys(plan.modules) if not is_in(name, skipped)]
-    return plan
+    return plan, known
 
 
 def is_in(name, names):
@@ -115,20 +132,21 @@ def is_in(name, names):
 
 class Learned:
     """What earlier runs of a script have loaded, kept by interpreter and script. modules: names. threaded: modules that start
-    threads when they are imported, or make what ranks would share."""
+    threads when they are imported, make what ranks would share, or ask for what is a rank's own. is_shared: the file is an installed
+    module's, which runs other things in each project: then no modules are kept."""
 
-    def __init__(self, start):
-        self.modules, self.threaded = [], []
+    def __init__(self, path, is_shared=False):
+        self.modules, self.threaded, self.is_shared = [], [], is_shared
         base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        what = "\0".join([sys.executable, sys.version, os.path.realpath(start.script) if start.script else start.module])
+        what = "\0".join([sys.executable, sys.version, os.path.realpath(path)])
         name = blake2b(what.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
         # Without a home "~" stays what it is: nothing is kept then, least of all below the working directory.
-        self.path = "" if base.startswith("~") else os.path.join(base, "sgd-launch", "preload", name + ".json")
+        self.path = "" if base.startswith("~") or not path else os.path.join(base, "sgd-launch", "preload", name + ".json")
         self.exists = False
         try:
             with open(self.path, "rb") as file:
                 known = json.loads(file.read(SOURCE_BYTES_MAX))
-            self.modules = [name for name in known["modules"] if isinstance(name, str)][:LEARNED_MAX]
+            self.modules = [name for name in known["modules"] if isinstance(name, str) and not is_shared][:LEARNED_MAX]
             self.threaded = [name for name in known["threaded"] if isinstance(name, str)][:LEARNED_MAX]
             self.exists = True
         except (OSError, ValueError, KeyError, TypeError):
@@ -143,7 +161,8 @@ class Learned:
             # Not by tempfile, which takes half as long to import as Python to start.
             temporary = "%s.%d-%d" % (self.path, os.getpid(), time.monotonic_ns())
             with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                json.dump({"modules": self.modules[:LEARNED_MAX], "threaded": self.threaded[:LEARNED_MAX]}, file)
+                modules = [] if self.is_shared else self.modules[:LEARNED_MAX]
+                json.dump({"modules": modules, "threaded": self.threaded[:LEARNED_MAX]}, file)
             os.replace(temporary, self.path)
         except OSError:
             pass
@@ -205,12 +224,52 @@ def what_changed(files, folders):
     return ""
 
 
-def import_all(names, trouble):
+def import_as_script(name, plan):
+    """From a frame that is named as the script's own statement, which warnings point to."""
+    path, line = plan.origins.get(name) or ("", 0)
+    if not path:
+        importlib.import_module(name)
+        return
+    is_script = path == plan.script
+    path = rank.absolute(path)
+    variables = {"__name__": "__main__" if is_script else os.path.splitext(os.path.basename(path))[0], "__file__": path}
+    exec(compile("\n" * (line - 1) + "import " + name, path, "exec", dont_inherit=True), variables)
+
+
+def ignore_warnings(calls):
+    """Returns what that has added to the filters."""
+    import warnings
+    before = list(warnings.filters)
+    for function, arguments, words in calls:
+        try:
+            getattr(warnings, function)(*arguments, **words)
+        except (TypeError, ValueError, AssertionError, re.error):
+            pass  # The rank says it.
+    return [one for one in warnings.filters if one not in before]
+
+
+def import_all(plan, trouble):
+    """Imports what is planned. Returns as import_each() does."""
+    added = []
+    try:
+        return import_each(plan, trouble, added)
+    finally:
+        warnings, linecache = sys.modules.get("warnings"), sys.modules.get("linecache")
+        for one in added:
+            if one in warnings.filters:
+                warnings.filters.remove(one)
+        for path, _ in set(plan.origins.values()) if linecache else ():  # A rank may run a file that has changed since.
+            linecache.cache.pop(rank.absolute(path), None)
+
+
+def import_each(plan, trouble, added):
     """Imports what can be imported. trouble(): why what is imported cannot be forked, or "". Returns (module, its error) of those that
     cannot be imported, the first that brought trouble, and which: of a package that came with it, the package, since each other module
     of it would do the same."""
     failed = []
-    for name in names:
+    for name in plan.modules:
+        if plan.ignored.get(name):
+            added += ignore_warnings(plan.ignored[name])
         parent, _, last = name.rpartition(".")
         if name in sys.modules or (parent in sys.modules and hasattr(sys.modules[parent], last)):
             continue
@@ -219,7 +278,7 @@ def import_all(names, trouble):
         parts = name.split(".")
         came = next((".".join(parts[:count]) for count in range(1, len(parts)) if ".".join(parts[:count]) not in sys.modules), name)
         try:
-            importlib.import_module(name)
+            import_as_script(name, plan)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # A module may do anything, SystemExit too; the rank will see it again.

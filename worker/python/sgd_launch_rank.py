@@ -19,6 +19,8 @@ OWN_FILE = __file__
 EXIT_NOT_FLUSHED = 120  # Of the interpreter, where standard output takes no more.
 FILES_MAX = 10000  # Open ones, that are flushed at the end.
 OUR_THREADS = "sgd-"  # So their names begin: they use nothing of a script's.
+PR_SET_MM, PR_SET_MM_MAP = 35, 14
+title_room = []  # Begin and end of this process's arguments, as it was started with them.
 files_before = []  # Weak references to those that were open in the server.
 is_main_waiting = False  # There is a fresh __main__.
 
@@ -38,6 +40,46 @@ class Start:
         elif words:
             self.script, self.arguments = words[0], words[1:]
         self.command = list(command)
+
+
+class MemoryMap(ctypes.Structure):
+    """struct prctl_mm_map, of linux/prctl.h."""
+    _fields_ = [(name, ctypes.c_uint64) for name in (
+        "start_code", "end_code", "start_data", "end_data", "start_brk", "brk", "start_stack", "arg_start", "arg_end", "env_start",
+        "env_end", "auxv")] + [("auxv_size", ctypes.c_uint32), ("exe_fd", ctypes.c_uint32)]
+
+
+def set_title(words):
+    """Overwrites this process's arguments, as `ps`, `pkill -f` and psutil read them. Cut to the room that there is."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = list(map(int, file.read().rpartition(b")")[2].split()[1:]))
+        begin, end = title_room[:] = title_room or fields[44:46]
+        text = b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in words)
+        if 0 < begin < end:
+            room = end - begin
+            ctypes.memmove(begin, text[:room - 1].ljust(room, b"\0"), room)
+            end_arguments_at(begin + min(len(text), room), fields)
+    except (OSError, ValueError, IndexError, AttributeError):
+        pass  # A name for people.
+
+
+def end_arguments_at(end, fields):
+    """Else what is left of the room is read as many empty ones, as it is where the kernel refuses. fields: of proc_pid_stat(5), from
+    the fourth on."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.sbrk.restype = ctypes.c_void_p
+    of_map = MemoryMap(fields[22], fields[23], fields[41], fields[42], fields[43], libc.sbrk(0), fields[24], fields[44], end, *fields[46:48],
+                       0, 0, 0xffffffff)
+    libc.prctl(PR_SET_MM, ctypes.c_ulong(PR_SET_MM_MAP), ctypes.byref(of_map), ctypes.c_ulong(ctypes.sizeof(of_map)), ctypes.c_ulong(0))
+
+
+def write_all(descriptor, data):
+    try:
+        while data:
+            data = data[os.write(descriptor, data):]
+    except OSError:
+        pass  # Nobody reads it.
 
 
 def absolute(script):

@@ -2,9 +2,11 @@
 it reaches them.
 
 Statements are followed in the order in which they run: into the script's own modules where they are imported, into its own functions
-where they are called. A variable that is set to a constant in any case is told. Any other change of variables, of sys.path or of
-sys.modules before an installed module is imported is a refusal: what that module would see, only running the script tells. Installed
-functions are taken to change nothing. Standard library only; Python 3.8 and newer.
+where they are called. An import is planned where it runs in any case, or is tried: not behind a condition, in a loop or a function. A
+variable that is set to a constant in any case is told. Any other change of variables, of sys.path or of sys.modules before an installed
+module is imported is a refusal: what that module would see, only running the script tells. The plan ends where the script does what
+modules that are imported later may see: it sets up logging, leaves its folder, sets a seed, changes an installed module. Other
+installed functions are taken to change nothing. Standard library only; Python 3.8 and newer.
 """
 
 import ast
@@ -17,7 +19,7 @@ import sgd_launch_source as source_of
 
 OWN_FOLDER = os.path.dirname(os.path.abspath(__file__))
 OWN_FILES_MAX = 500  # Of a script, read for their imports.
-LATE_FILES_MAX = 20  # That functions import.
+LATE_FILES_MAX = 60  # Whose import is not certain.
 SOURCE_BYTES_MAX = 4 << 20
 DEPTH_MAX = 40  # Of own modules and functions in each other; what is deeper is read at the end.
 RUN_WHEN_MADE = ("__init__", "__new__", "__post_init__", "__call__")  # Where a class is called, or what it has made.
@@ -83,7 +85,13 @@ class Reader:
         self.functions, self.called, self.depth = {}, set(), 0
         self.set_since, self.change = {}, None  # Since the last import: constants, and (source, change) of the first that is none.
         self.may_change = False  # A file that was read has words for it; else there is little to look for.
-        self.wanted = {}  # Ordered.
+        self.ended = None  # (source, line) from which on imports are each rank's own.
+        self.left = ""  # The first of them.
+        self.may_end = False  # As may_change.
+        self.ignored_since = []  # Kinds of warnings, since the last import.
+        self.is_inside = self.is_caught = False  # In a `with`; in one that takes kinds of warnings back.
+        self.place = "", 0  # Of the import that is followed.
+        self.wanted = {}  # Ordered: the file and the line of its first import.
         self.learns = True
         self.text_says_distributed = False
 
@@ -98,7 +106,7 @@ class Reader:
             self.plan.refusal = self.plan.refusal or "%s or a module of its own is nested too deep to be read" % path
 
     def read_file(self, path, package, is_script, is_certain, is_late):
-        """Once; and once more, where a function that is called had imported it before."""
+        """Once; and once more, where before it was perhaps imported, or in a function."""
         if path in self.seen or len(self.seen) >= OWN_FILES_MAX:
             return
         if is_late and (path in self.seen_late or len(self.seen_late) >= LATE_FILES_MAX):
@@ -117,6 +125,7 @@ class Reader:
         is_ours = os.path.dirname(os.path.abspath(path)) == OWN_FOLDER  # They change nothing.
         may_change = not is_ours and any(word in text for word in source_of.WORDS)
         self.may_change |= may_change
+        self.may_end |= not is_ours and any(word in text for word in source_of.WORDS_OF_ENDS)
         source = Source(path, package, is_script, tree, may_change)
         source.is_ours = is_ours
         self.keep_functions(tree, source)
@@ -134,22 +143,28 @@ class Reader:
     # Statements ----------------------------------------------------------------------------------
 
     def follow(self, body, source, is_certain, is_late):
-        """is_certain: they run in any case. is_late: in a function, whose imports are not planned."""
+        """is_certain: they run in any case. is_late: perhaps not at all, or in a function: what they import is not planned."""
         for node in body:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                source.names.imported.update(alias.asname or alias.name.split(".")[0] for alias in node.names)
             if isinstance(node, ast.Import):
                 for alias in node.names:
+                    self.place = source.path, node.lineno
                     self.want(alias.name, (), is_certain, is_late)
             elif isinstance(node, ast.ImportFrom):
                 base = absolute(node, source.package)
+                self.place = source.path, node.lineno
                 if base:
                     self.want(base, [alias.name for alias in node.names], is_certain, is_late)
             else:
                 self.follow_statement(node, source, is_certain, is_late)
 
     def follow_statement(self, node, source, is_certain, is_late):
-        nodes = list(source_of.run_by(node)) if self.may_change and not source.is_ours else ()
-        for name in source_of.called_by(node, nodes):
-            self.follow_calls(name)
+        is_open = self.ended is None and not source.is_ours
+        nodes = list(source_of.run_by(node)) if is_open or (self.may_change and not source.is_ours) else ()
+        if self.may_change or (self.may_end and is_open):
+            for name in source_of.called_by(node, nodes):
+                self.follow_calls(name)
         constants = source_of.variables_set_by(node, source.names) if is_certain else None
         if constants is not None:
             for name, value in constants:
@@ -157,8 +172,18 @@ class Reader:
         else:
             for change in source_of.changes_by(node, nodes, source.names):
                 self.note(change, source)
+            if self.ended is None:
+                self.look_for_end(node, nodes, source, is_certain)
         source.keep_path(node)
         self.follow_bodies(node, source, is_certain, is_late)
+
+    def look_for_end(self, node, nodes, source, is_certain):
+        ignored = source_of.ignored_warnings(node) if is_certain and not self.is_inside else None
+        end = source_of.end_of_plan(nodes, source.names, self.is_caught)
+        if ignored is not None:
+            self.ignored_since.append(ignored)
+        elif end is not None:
+            self.ended = source, end.lineno
 
     def follow_bodies(self, node, source, is_certain, is_late):
         if isinstance(node, source_of.FUNCTIONS):
@@ -167,18 +192,22 @@ class Reader:
             holds = source_of.decided(node.test, source.names, source.is_script, self.value_of)
             for body, when in ((node.body, True), (node.orelse, False)):
                 if holds in (None, when):
-                    self.follow(body, source, is_certain and holds is not None, is_late)
+                    self.follow(body, source, is_certain and holds is not None, is_late or holds is None)
             return
         is_plain = isinstance(node, (ast.With, ast.AsyncWith, ast.ClassDef))
-        self.follow(getattr(node, "body", []), source, is_certain and is_plain, is_late)
+        was = self.is_inside, self.is_caught
+        self.is_inside, self.is_caught = self.is_inside or is_plain, self.is_caught or source_of.catches_warnings(node)
+        is_perhaps = self.is_caught or not (is_plain or hasattr(node, "finalbody"))
+        self.follow(getattr(node, "body", []), source, is_certain and is_plain, is_late or is_perhaps)
+        self.is_inside, self.is_caught = was
         for inner in [*getattr(node, "handlers", []), *getattr(node, "cases", [])]:
-            self.follow(inner.body, source, False, is_late)
-        self.follow(getattr(node, "orelse", []), source, False, is_late)
+            self.follow(inner.body, source, False, True)
+        self.follow(getattr(node, "orelse", []), source, False, True)
         self.follow(getattr(node, "finalbody", []), source, is_certain, is_late)
 
     def follow_calls(self, name):
         for function, source in self.functions.get(name, ()):
-            key = function, self.change is None and not self.set_since
+            key = function, self.change is None and not self.set_since, self.ended is None
             if key in self.called or self.depth >= DEPTH_MAX:
                 continue
             self.called.add(key)
@@ -230,6 +259,13 @@ class Reader:
         """An installed import: all that was changed before it, it sees."""
         if names[0] in self.loaded or all(name in self.wanted for name in names):
             return
+        if self.ended is not None:
+            self.left = self.left or ("" if is_late else names[0])
+            self.learns = self.learns and self.change is None
+            return
+        if not is_late:
+            self.plan.ignored.setdefault(names[0], []).extend(self.ignored_since)
+            self.ignored_since = []
         self.plan.variables.update(self.set_since)
         self.set_since = {}
         if self.change is None:
@@ -259,8 +295,9 @@ class Reader:
         elif is_installed(spec.origin, self.folders):
             wanted = [name, *(name + "." + member for member in members)]  # Members are imported only where they are modules.
             self.reach(wanted, is_late)
-            if not is_late:
-                self.wanted.update(dict.fromkeys(wanted))
+            if not is_late and self.ended is None:
+                for one in wanted:
+                    self.wanted.setdefault(one, self.place)
         elif spec.origin and spec.origin.endswith(".py"):  # An own package elsewhere, as one that is installed to be edited.
             folder = os.path.dirname(spec.origin)
             self.own(os.path.dirname(folder) if spec.submodule_search_locations else folder, name, members, is_certain, is_late)

@@ -28,6 +28,8 @@ if getattr(sys.flags, "safe_path", False) or sys.flags.isolated:  # They leave a
     sys.path.insert(0, OWN_FOLDER)
 import sgd_launch_preload as preload  # noqa: E402
 import sgd_launch_rank as rank  # noqa: E402
+import sgd_launch_watch as watch  # noqa: E402
+from sgd_launch_source import differs_between_ranks  # noqa: E402
 
 del sys.path[0]  # Its place is the script's; in PYTHONPATH the folder stays.
 
@@ -45,48 +47,12 @@ FORK_SAFE = {"OPENBLAS_NUM_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 # Loaded before any script's own module could hide them.
 AT_START = set(sys.modules)
 # No script has loaded them.
-OWN_MODULES = ("sgd_launch_preload", "sgd_launch_rank", "sgd_launch_reader", "sgd_launch_source")
+OWN_MODULES = ("sgd_launch_preload", "sgd_launch_rank", "sgd_launch_reader", "sgd_launch_source", "sgd_launch_watch")
 SAVE_DEADLINE_S = 2.0
-MAY_SHARE = "torch.distributed.nn.jit.instantiator"  # Older torch reads its folder when this is imported, and then no more.
-TEMPORARY_MAX = 1000  # Of temporary files that modules make at their import.
 
 
 def thread_count():
     return len(os.listdir("/proc/self/task"))
-
-
-def is_made_by(module):
-    """Whether it is being run."""
-    frame = sys._getframe()
-    while frame is not None and frame.f_globals.get("__name__") != module:
-        frame = frame.f_back
-    return frame is not None
-
-
-class TemporaryFiles:
-    """Files and folders that modules make by tempfile when they are imported: ranks would share them, and the first that ends may
-    remove them under the others."""
-
-    def __init__(self):
-        self.is_watched, self.paths = False, []
-        sys.addaudithook(self.hear)  # For good: ranks have it, too, at rest.
-
-    def hear(self, event, arguments):
-        if self.is_watched and event in ("tempfile.mkdtemp", "tempfile.mkstemp") and len(self.paths) < TEMPORARY_MAX and not is_made_by(MAY_SHARE):
-            self.paths += [path for path in arguments[:1] if isinstance(path, str)]
-
-    def left(self):
-        """One that is still there, or ""."""
-        return next((path for path in self.paths if os.path.lexists(path)), "")
-
-    def remove(self):
-        import shutil
-        for path in self.paths:
-            shutil.rmtree(path, ignore_errors=True)
-            try:
-                os.unlink(path)
-            except OSError:
-                pass  # It was a folder, or its module has removed it.
 
 
 def holds_gpu():
@@ -98,20 +64,6 @@ def holds_gpu():
         except OSError:
             pass
     return False
-
-
-def set_title(words):
-    """Overwrites this process's arguments, as `ps` and `pkill -f` read them. Cut to the room that there is."""
-    try:
-        with open("/proc/self/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        begin, end = int(fields[45]), int(fields[46])
-        text = b"".join(word.encode("utf-8", "surrogateescape") + b"\0" for word in words)
-        if 0 < begin < end:
-            room = end - begin
-            ctypes.memmove(begin, text[:room - 1].ljust(room, b"\0"), room)
-    except (OSError, ValueError, IndexError):
-        pass  # A name for people.
 
 
 def set_variables(values):
@@ -131,7 +83,7 @@ class Server:
         self.learned = None
         self.backend = ""
         self.stamps = {}, {}
-        self.temporary = TemporaryFiles()
+        self.watch = watch.Watch()
         self.set_by_modules = {}  # Variables, when they were imported; None: taken away.
 
     def receive(self):
@@ -188,6 +140,8 @@ class Server:
         set_variables(self.set_by_modules)
         os.chdir(job["workdir"])
         changed = preload.what_changed(*self.stamps)
+        if not changed and self.watch.read_there and os.getcwd() != self.watch.folder:
+            changed = "it was started in another folder, and a module has read %s there" % self.watch.read_there
         if changed:
             return {"type": "prepared", "threads": thread_count(), "reason": changed}
         variables = self.plan.variables
@@ -201,9 +155,8 @@ class Server:
         importlib.invalidate_caches()
         self.start = rank.Start(job["command"])
         self.backend = job.get("backend", "")
-        self.learned = preload.Learned(self.start)
         began = time.monotonic()
-        self.plan = preload.make_plan(self.start, job.get("preload", "auto"), AT_START_OF_PYTHON)
+        self.plan, self.learned = preload.make_plan(self.start, job.get("preload", "auto"), AT_START_OF_PYTHON)
         reason = self.plan.refusal or self.load()
         gc.collect()
         rank.keep_files()
@@ -218,18 +171,18 @@ class Server:
             return "a thread runs at the start of Python already (of a sitecustomize, a usercustomize or a .pth file)"
         variables = {name: value for name, value in FORK_SAFE.items() if name not in os.environ}
         variables.update(self.plan.variables)
+        variables.update((name, None) for name in os.environ if differs_between_ranks(name) and name != "CUDA_VISIBLE_DEVICES")
         before = {name: os.environ.get(name) for name in variables}
-        os.environ.update(variables)
+        set_variables(variables)
         start = dict(os.environ)
         if not rank.is_main_waiting:  # What modules keep of it becomes the script's.
             rank.fresh_main(self.start)
             rank.is_main_waiting = True
         gc.disable()  # What modules make at import stays: to look through it again and again takes a fifth of the time.
         try:
-            self.temporary.is_watched = True
-            failed, troubled, trouble = preload.import_all(self.plan.modules, self.trouble)
+            with self.watch:
+                failed, troubled, trouble = preload.import_all(self.plan, self.trouble)
         finally:
-            self.temporary.is_watched = False
             gc.enable()
             set_variables(before)
         self.set_by_modules.update((name, os.environ.get(name)) for name in {*start, *os.environ} - {*before}
@@ -239,10 +192,10 @@ class Server:
         if failed and self.plan.is_named:
             return "%s, which is named to be preloaded: %s" % failed[0]
         if troubled:
-            self.temporary.remove()
+            self.watch.remove_temporary()
             self.learned.threaded = sorted(set(self.learned.threaded) | {troubled})
             self.learned.save()
-            return "importing %s %s (it is left out from the next run on)" % (troubled, trouble)
+            return "importing %s %s%s" % (troubled, trouble, "" if self.plan.is_named else " (it is left out from the next run on)")
         if holds_gpu():
             return "a module has opened a GPU when it was imported"
         hidden = sorted(name for name in self.plan.own_names if name in sys.modules and name not in AT_START_OF_PYTHON)
@@ -256,8 +209,7 @@ class Server:
         """Why what has been imported cannot be forked, or ""."""
         if thread_count() > 1:
             return "starts a thread"
-        path = self.temporary.left()
-        return "makes %s, which ranks would share" % path if path else ""
+        return self.watch.trouble()
 
     # Forking -------------------------------------------------------------------------------------
 
@@ -409,11 +361,11 @@ class Born:
     def __init__(self, server, settings):
         command = settings.get("argv") or server.start.command
         self.start = rank.Start(command)
-        self.plan, self.learned, self.backend = server.plan, server.learned, server.backend
+        self.learned, self.backend, self.watch = server.learned, server.backend, server.watch
         self.is_first = settings["env"].get("LOCAL_RANK") == "0"
 
     def run(self):
-        set_title(self.start.command)
+        rank.set_title(self.start.command)
         for descriptor, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
             renew(stream, descriptor)
         for stream in (sys.stdout, sys.stderr):
@@ -425,11 +377,11 @@ class Born:
         if "logging" in sys.modules:  # The time from which its records count, which is the process's own.
             logging = sys.modules["logging"]
             logging._startTime = time.time_ns() if isinstance(getattr(logging, "_startTime", 0.0), int) else time.time()
-        # As a process that has just been started: numpy's generator would be the same on all ranks. Those of Python see to it
-        # themselves, and torch's begins with a constant.
-        if "numpy.random" in sys.modules:
-            sys.modules["numpy.random"].seed()
+        if "multiprocessing.process" in sys.modules:  # It keeps the folder in which the server was.
+            sys.modules["multiprocessing.process"].ORIGINAL_DIR = os.getcwd()
+        self.watch.generators.renew()
         if self.is_first:
+            rank.write_all(2, self.watch.written.text)  # Of one rank: each would have written the same.
             self.learn_later()
         rank.use_backend(self.backend)
         for name in OWN_MODULES:
@@ -459,7 +411,7 @@ class Born:
 
 
 def main():
-    set_title(["sgd-launch", "fork server of"] + sys.argv[1:])
+    rank.set_title(["sgd-launch", "fork server of"] + sys.argv[1:])
     born = Server().serve()
     if born is None:
         os._exit(0)  # Taking all those modules apart would be for nothing.

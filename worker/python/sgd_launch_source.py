@@ -4,11 +4,15 @@ of the run. Standard library only; Python 3.8 and newer.
 """
 
 import ast
+import builtins
 import os
+import re
 
-# Each rank has its own, whatever the script sets: nothing reads them at import. PYTHONHASHSEED is read at the start of Python alone.
-OF_A_RANK = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED"}
+# Each rank has its own, whatever the script sets, and a module that asks for one at import is not preloaded. PYTHONHASHSEED is read at
+# the start of Python alone.
+OF_A_RANK = {"RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED"}
 FRONTS_OF_A_RANK = ("SGD_", "TORCHELASTIC_", "GROUP_", "ROLE_")
+GROUPS_OF_A_RANK = {"GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE"}
 
 CHANGE_A_MAPPING = {"setdefault", "pop", "popitem", "clear", "update", "__setitem__", "__delitem__", "__ior__"}
 CHANGE_A_LIST = {"append", "extend", "insert", "remove", "pop", "clear", "reverse", "sort", "__setitem__", "__delitem__", "__iadd__"}
@@ -17,6 +21,13 @@ REMOVE = {"pop", "unsetenv", "__delitem__"}
 # A file without one of them changes nothing that is looked for here.
 WORDS = (b"environ", b"putenv", b"unsetenv", b"load_dotenv", b"addsitedir", b"sys.path", b"sys.modules", b"from sys")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+# What modules see, or do, that are imported behind a call of these; so do changes of what an installed module has, and random seeds.
+FILTERS = {"filterwarnings", "simplefilter", "resetwarnings"}
+END_A_PLAN = FILTERS | {"chdir", "fchdir", "basicConfig", "dictConfig", "fileConfig", "captureWarnings", "set_default_dtype",
+                        "set_default_tensor_type", "set_default_device", "setlocale"}
+SEEDS = re.compile(r"(^|_)seeds?(_|$)", re.IGNORECASE)
+# A file without one of them has no function that ends a plan.
+WORDS_OF_ENDS = (*(word.encode() for word in sorted(END_A_PLAN)), b"seed", b"Seed", b"SEED")
 BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
@@ -30,10 +41,11 @@ class Change:
 
 
 class Names:
-    """What a file calls os.environ, sys.path and sys.modules."""
+    """What a file calls os.environ, sys.path and sys.modules, and what it has imported so far."""
 
     def __init__(self, tree, may_change):
         self.environ, self.path, self.modules = {"environ"}, set(), set()
+        self.imported = set()
         for node in ast.walk(tree) if may_change else ():
             if isinstance(node, ast.ImportFrom) and node.module in ("os", "sys"):
                 for alias in node.names:
@@ -58,6 +70,56 @@ class Names:
 
 def is_of_a_rank(name):
     return name in OF_A_RANK or name.startswith(FRONTS_OF_A_RANK)
+
+
+def differs_between_ranks(name):
+    """What the launcher sets for each of them. GROUP_NAME may be the user's own."""
+    return name != "PYTHONHASHSEED" and is_of_a_rank(name) and not (name.startswith(("GROUP_", "ROLE_")) and name not in GROUPS_OF_A_RANK)
+
+
+def root_name(node):
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def catches_warnings(node):
+    """Kinds of warnings that are set in it hold until its end."""
+    return any(last_name(getattr(item.context_expr, "func", None)) == "catch_warnings" for item in getattr(node, "items", ()))
+
+
+def end_of_plan(nodes, names, is_caught):
+    """The node of a statement for which modules that are imported behind it are left to each rank, or None. nodes: run_by() of it.
+    is_caught: see catches_warnings()."""
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            function = last_name(node.func)
+            is_set = function == "setattr" and node.args and root_name(node.args[0]) in names.imported
+            if (function in END_A_PLAN and not (is_caught and function in FILTERS)) or is_set or SEEDS.search(function):
+                return node
+        elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            if root_name(node) in names.imported and not names.what(node.value if isinstance(node, ast.Subscript) else node):
+                return node
+    return None
+
+
+def ignored_warnings(statement):
+    """(function, arguments, words) of a call that has warnings ignored, and does nothing else; None of another statement."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or last_name(call.func) not in FILTERS:
+        return None
+    arguments = [plain(node) for node in call.args]
+    words = {word.arg: plain(word.value) for word in call.keywords}
+    is_plain = None not in arguments and None not in words and None not in words.values()
+    return (last_name(call.func), arguments, words) if is_plain and "ignore" in (words.get("action"), *arguments[:1]) else None
+
+
+def plain(node):
+    """A text, a number or a kind of warning; None of anything else."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    kind = getattr(builtins, node.id, None) if isinstance(node, ast.Name) else None
+    return kind if isinstance(kind, type) and issubclass(kind, Warning) else None
 
 
 def constant(node):

@@ -24,6 +24,7 @@
 #include "common/checkpoint/scan.hpp"
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
+#include "common/messages/codec.hpp"
 #include "worker/link/socket.hpp"
 
 namespace sgd::worker {
@@ -129,7 +130,9 @@ void StandaloneAgent::handle(const link::FromWorker& message) {
     answer(link::Fetched{fetch->path, "it is not in the folder", true});
   } else if (const auto* report = std::get_if<link::Report>(&message)) {
     nlohmann::ordered_json line = {{"phase", report->key.phase}, {"epoch", report->key.epoch}, {"step", report->step}};
-    line.update(nlohmann::ordered_json(report->metrics));
+    nlohmann::json metrics = report->metrics;
+    codec::infinity_texts_to_null(metrics);
+    line.update(nlohmann::ordered_json(metrics));
     std::printf("%s\n", dump_text(line).c_str());
     std::fflush(stdout);
   } else if (const auto* ready = std::get_if<link::Ready>(&message)) {

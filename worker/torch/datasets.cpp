@@ -145,7 +145,7 @@ class ReaderTensors : public Dataset {
  public:
   explicit ReaderTensors(const DatasetSettings& settings)
       : train_(open(settings, Split::kTrain)),
-        validation_(open(settings, Split::kValidation)),
+        validation_(is_one_part(settings) ? train_ : open(settings, Split::kValidation)),
         outputs_(settings.outputs > 0 ? settings.outputs : train_->target_numbers()) {
     const std::string type = read_or(settings.dataset, "type", "");
     const std::vector<std::int64_t>& sizes = train_->sample_shape();
@@ -179,13 +179,18 @@ class ReaderTensors : public Dataset {
   }
 
  private:
-  static std::unique_ptr<const SampleReader> open(const DatasetSettings& settings, Split split) {
+  /// Where a job names one part alone, the other one has the same files: nobody reads it.
+  static bool is_one_part(const DatasetSettings& settings) {
+    const bool is_alone = settings.trained_on == nullptr && settings.dataset.contains("train");
+    return is_alone && settings.dataset["train"] == member(settings.dataset, "validation");
+  }
+  static std::shared_ptr<const SampleReader> open(const DatasetSettings& settings, Split split) {
     return taken(open_reader(settings.dataset, split, limit_of(settings), settings.trained_on));
   }
   const SampleReader& of(Split split) const { return split == Split::kTrain ? *train_ : *validation_; }
 
-  std::unique_ptr<const SampleReader> train_;
-  std::unique_ptr<const SampleReader> validation_;
+  std::shared_ptr<const SampleReader> train_;
+  std::shared_ptr<const SampleReader> validation_;
   std::int64_t outputs_;
   bool is_slow_ = false;
 };
@@ -269,13 +274,15 @@ const Dataset& Dataset::named(const std::string& name) const {
 std::vector<DatasetPart> Dataset::parts() const {
   std::vector<DatasetPart> all;
   for (const Split split : {Split::kTrain, Split::kValidation})
-    if (!is_stream(split)) all.push_back({"training.dataset", this, split});
+    if (!is_stream(split) && (split == Split::kTrain || has_validation()))
+      all.push_back({"training.dataset", this, split});
   return all;
 }
 
 std::shared_ptr<const Dataset> make_dataset(const job::Training& training) {
-  const auto make_one = [&training](const nlohmann::json& one, const nlohmann::json* trained_on) {
-    const DatasetSettings settings{one, job::model_outputs(training.model), training.seed, trained_on};
+  const auto make_one = [&training](const nlohmann::json& one, const nlohmann::json* trained_on,
+                                    std::optional<Split> part) {
+    const DatasetSettings settings{one, job::model_outputs(training.model), training.seed, trained_on, part};
     std::shared_ptr<Dataset> made = make_own_dataset(settings);
     return made ? made : dataset_registry().find(one.value("type", std::string()))(settings);
   };
@@ -285,12 +292,15 @@ std::shared_ptr<const Dataset> make_dataset(const job::Training& training) {
     // A model that is trained on the one set is validated on the other. Which may have columns of their own, nobody
     // knows of further sets.
     const auto train = training.datasets.find(job::kTrainSet);
-    for (const auto& [name, one] : training.datasets)
-      all[name] =
-          make_one(one, name == job::kValidationSet && train != training.datasets.end() ? &train->second : nullptr);
+    for (const auto& [name, one] : training.datasets) {
+      const bool is_like_train = name == job::kValidationSet && train != training.datasets.end();
+      all[name] = make_one(one, is_like_train ? &train->second : nullptr,
+                           name == job::kTrainSet ? Split::kTrain : Split::kValidation);
+    }
     dataset = std::make_shared<NamedDatasets>(std::move(all));
   } else if (!training.dataset.is_null()) {
-    dataset = make_one(training.dataset, nullptr);
+    dataset = make_one(training.dataset, nullptr, std::nullopt);
+    if (!training.has_validation) dataset->set_only_trained_on();
   } else {
     return nullptr;
   }

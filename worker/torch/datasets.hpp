@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,6 +68,13 @@ class Dataset {
   /// Whether a batch takes long enough to be worth a thread of its own.
   [[nodiscard]] virtual bool is_slow() const { return false; }
 
+  /// Whether there is anything to validate on.
+  [[nodiscard]] bool has_validation() const {
+    return !is_only_trained_on_ && (is_stream(Split::kValidation) || count(Split::kValidation) > 0);
+  }
+  /// Its job names nothing to validate on: what it has of that is not used.
+  void set_only_trained_on() { is_only_trained_on_ = true; }
+
   /// One of several, of which the part to validate on is meant. Throws where there is none of that name.
   [[nodiscard]] virtual const Dataset& named(const std::string& name) const;
   /// What training and validation take samples from, without streams: ranks read other parts of those.
@@ -78,6 +86,7 @@ class Dataset {
 
  private:
   job::Loader loader_{0, 1};  ///< Not at all.
+  bool is_only_trained_on_ = false;
 };
 
 struct DatasetSettings {
@@ -85,6 +94,7 @@ struct DatasetSettings {
   std::int64_t outputs = 1;  ///< Values that the model gives for a sample: labels must be below; 0: it is not said.
   std::uint64_t seed = 0;    ///< The job's, for what transforms draw.
   const nlohmann::json* trained_on = nullptr;  ///< Of several data sets that one; null: this one.
+  std::optional<Split> part = std::nullopt;    ///< Of several, the only one that is used; nothing: both.
 };
 
 using DatasetFactory = std::function<std::shared_ptr<Dataset>(const DatasetSettings& settings)>;

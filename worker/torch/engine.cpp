@@ -92,7 +92,7 @@ std::shared_ptr<Model> Engine::job_model() {
 }
 
 void Engine::finish(bool done) {
-  if (done && saver_->saves_by_itself()) saver_->save(Saver::kDisk);
+  if (done && saver_->saves_by_itself()) save(Saver::kDisk);
   saver_->finish();
   // Nobody leaves while another rank may still need it; after this no collective is used.
   collective_->barrier();
@@ -106,9 +106,7 @@ Engine::After Engine::save_now() {
     throw std::logic_error(
         "save_checkpoint() is called while gradients wait for an update, and no checkpoint holds them: update before "
         "save_checkpoint(), or save where no batches are accumulated");
-  // Where nothing is trained, a step is what lies between two saves.
-  if (stepper_->parts().empty()) stepper_->set_steps(stepper_->steps() + 1);
-  saver_->save(Saver::kDisk | Saver::kMemory | Saver::kAlways);
+  save(Saver::kDisk | Saver::kMemory | Saver::kAlways);
   const bool is_on_disk = saver_->on_disk();
   begin_work();  // A function that only saves comes to no other place.
   if ((agreed & control::kStop) != 0) return After::kStop;
@@ -136,6 +134,26 @@ const Dataset& Engine::dataset() const {
   if (setup_.dataset == nullptr)
     throw ConfigurationError("the job names no \"training.dataset\", and its code asks for it");
   return *setup_.dataset;
+}
+
+bool Engine::has_validation() const {
+  return setup_.dataset != nullptr && setup_.dataset->has_validation();
+}
+
+void Engine::check_validation() const {
+  if (has_validation()) return;
+  const auto& parts = stepper_->parts();
+  const bool follows =
+      std::any_of(parts.begin(), parts.end(), [](const auto& part) { return !part->metric().empty(); });
+  const char* what = training_.validate_only ? "\"training.validate_only\""
+                     : early_stop_           ? "\"training.early_stop\""
+                     : follows               ? "the scheduler \"reduce_on_plateau\""
+                                             : nullptr;
+  if (what != nullptr)
+    throw ConfigurationError(
+        fmt::format("{} needs validation, and the job's data has no samples to validate on: give it some, or leave "
+                    "that out",
+                    what));
 }
 
 StreamPlace Engine::stream_place(Split split) const {
@@ -409,9 +427,26 @@ bool Engine::act_on(std::uint32_t agreed, bool leave, bool is_due) {
   if (!is_asked && !leave && training_.on_nan != "rollback") targets |= Saver::kIfFree;
   // The next generation finds what was left behind in memory, without reading the disk.
   if ((agreed & control::kMemory) != 0 || (checkpoint && (leave || stop))) targets |= Saver::kMemory;
-  saver_->save(targets);
+  save(targets);
   if (stop) return false;
   return !(leave && saver_->on_disk());
+}
+
+/// Reports and checkpoints of one step belong together: a checkpoint is judged by them. Where no optimizer has made any
+/// update, a step is what lies between two checkpoints: else all were of one step, with the value of the last report.
+std::int64_t Engine::step_to_save() const {
+  const auto& parts = stepper_->parts();
+  const bool is_idle = std::all_of(parts.begin(), parts.end(), [](const auto& part) { return part->batches() == 0; });
+  const bool is_next = is_idle && stepper_->steps() == saved_step_ && !training_.validate_only;
+  return stepper_->steps() + (is_next ? 1 : 0);
+}
+
+void Engine::save(unsigned targets) {
+  const bool is_meant = (targets & Saver::kAlways) != 0 || !saver_->is_saved();
+  const bool writes = is_meant && (targets & Saver::kDisk) != 0;
+  if (writes) stepper_->set_steps(step_to_save());
+  saver_->save(targets);
+  if (writes && saver_->is_saved()) saved_step_ = stepper_->steps();
 }
 
 void Engine::send(const link::FromWorker& message) {

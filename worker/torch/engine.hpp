@@ -97,6 +97,10 @@ class Engine final : public Step, private StateSource {
   /// The batches of the phase that the position is in, from there on.
   [[nodiscard]] PhaseStream& begin_training();
   [[nodiscard]] PhaseStream& begin_validation();
+  /// Whether there is anything to validate on.
+  [[nodiscard]] bool has_validation() const;
+  /// Throws, naming it, where there is not and something of the job is judged by validation.
+  void check_validation() const;
   /// In place of training: to the validation of the weights as they are, under the epoch that made them.
   void go_to_validation();
   /// Counts a batch into the job's metrics of the phase in work.
@@ -164,6 +168,7 @@ class Engine final : public Step, private StateSource {
   void begin_work();
   void announce_ready(const Restored& restored);
   [[nodiscard]] double agreed_metric(const std::string& name, const char* key);
+  [[nodiscard]] std::vector<std::string> measured_names() const;
   void backward(const at::Tensor& loss, const OptimizerPart* only, double weight);
   void update(OptimizerPart& part);
   bool after_training_batch(const BatchMetrics& metrics);
@@ -183,6 +188,10 @@ class Engine final : public Step, private StateSource {
   void note_leaving(std::uint32_t agreed);
   /// Saves and leaves as the agreed bits say; `leave`: this is the place to leave at. False: training ends here.
   bool act_on(std::uint32_t agreed, bool leave, bool is_due = false);
+  /// Of the state as it is, in a report or a checkpoint.
+  [[nodiscard]] std::int64_t step_to_save() const;
+  /// Collective.
+  void save(unsigned targets);
   void send(const link::FromWorker& message);
   [[nodiscard]] nlohmann::json made_by() const;
   [[nodiscard]] int memory_fd() const;
@@ -215,15 +224,16 @@ class Engine final : public Step, private StateSource {
   std::unique_ptr<DataStreams> streams_;  // Null: there is no data.
 
   Position position_;
-  MetricsAccumulator metrics_;                       // Of the phase in work.
-  MeasureSet measures_;                              // The job's metrics of that phase.
-  nlohmann::json exact_ = nlohmann::json::object();  // What they were at the end of the phase before.
+  MetricsAccumulator metrics_;                          // Of the phase in work.
+  MeasureSet measures_;                                 // The job's metrics of that phase.
+  nlohmann::json measured_ = nlohmann::json::object();  // Of the phase that has ended, as it is reported.
   PhaseProfile profile_;
   TimePoint phase_began_;
   Duration gradient_time_{};  // Of backward passes since the last update.
   std::optional<EarlyStop> early_stop_;
   BatchInfo no_batch_;                   // Of a loop with data of its own.
   std::unique_ptr<PhaseStream> stream_;  // Of that phase.
+  std::int64_t saved_step_ = -1;         // Of the newest checkpoint; -1: there is none.
   std::uint32_t agreed_ = 0;             // Bits seen since the last batch was added.
   std::uint32_t postponed_ = 0;          // Bits that wait for a batch at whose end nobody holds gradients.
   bool is_postponed_due_ = false;

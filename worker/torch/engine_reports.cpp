@@ -75,21 +75,33 @@ void Engine::measure(const at::Tensor& output, const at::Tensor& target) {
   measures_.add(phase(), at::isReducedFloatingType(values.scalar_type()) ? values.to(at::kFloat) : values, target);
 }
 
+/// Of numbers that an epoch's end may be judged by.
+std::vector<std::string> Engine::measured_names() const {
+  std::vector<std::string> names = metrics_.names();
+  for (const auto& [name, value] : measured_.items()) {
+    const bool is_known = std::find(names.begin(), names.end(), name) != names.end();
+    const bool is_count = name == "batch_count" || name == "num_samples";
+    if (value.is_number() && !is_known && !is_count && !name.starts_with("last_")) names.push_back(name);
+  }
+  return names;
+}
+
 /// Collective: the mean over ranks, in their order, so that all do the same after the same epoch. It is the one of
-/// the report, weighted and without what is not finite as there, and is no part of a checkpoint before the epoch's end.
-/// `key`: of the job, where it is named.
+/// the report, which may have values of the user's own validate(): weighted as there, and NaN where it is not finite.
+/// It is no part of a checkpoint before the epoch's end. `key`: of the job, where it is named.
 double Engine::agreed_metric(const std::string& name, const char* key) {
-  // Of all ranks' samples already.
-  if (const auto exact = exact_.find(name); exact != exact_.end() && exact->is_number()) return exact->get<double>();
-  nlohmann::json own = {{"samples", metrics_.num_samples()}};
-  const std::optional<double> mean = metrics_.mean(name);
-  if (mean) own["bits"] = std::bit_cast<std::uint64_t>(*mean);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  nlohmann::json own = nlohmann::json::object();
+  if (const auto samples = measured_.find("num_samples"); samples != measured_.end() && samples->is_number())
+    own["samples"] = samples->get<double>();
+  // A rank that came for the last batches of a pass may have had none.
+  if (const auto found = measured_.find(name); found != measured_.end() && (found->is_number() || found->is_null()))
+    own["bits"] = std::bit_cast<std::uint64_t>(found->is_null() ? nan : found->get<double>());
   std::vector<std::optional<double>> values;
   std::vector<double> samples;
   for (const std::string& one : collective_->all_gather(own.dump())) {
     const nlohmann::json told = nlohmann::json::parse(one);
-    samples.push_back(told.at("samples").get<double>());
-    // A rank that came for the last batches of a pass may have had none.
+    if (told.contains("samples")) samples.push_back(told.at("samples").get<double>());
     const bool has_value = told.contains("bits");
     values.push_back(has_value ? std::optional(std::bit_cast<double>(told.at("bits").get<std::uint64_t>()))
                                : std::nullopt);
@@ -98,9 +110,11 @@ double Engine::agreed_metric(const std::string& name, const char* key) {
       std::any_of(values.begin(), values.end(), [](const auto& value) { return value.has_value(); });
   if (!is_measured)
     throw std::logic_error(fmt::format("{} is \"{}\", which validation does not measure: set it to one of {}", key,
-                                       name, fmt::join(metrics_.names(), ", ")));
-  return mean_over_ranks(values, weights_of_ranks(std::move(samples)))
-      .value_or(std::numeric_limits<double>::quiet_NaN());
+                                       name, fmt::join(measured_names(), ", ")));
+  const bool is_even = samples.size() < values.size() || name.starts_with("last_");
+  const std::optional<double> mean =
+      mean_over_ranks(values, is_even ? std::vector<double>(values.size(), 1.0) : weights_of_ranks(std::move(samples)));
+  return mean && std::isfinite(*mean) ? *mean : nan;
 }
 
 std::string Engine::stops_early() {
@@ -158,16 +172,16 @@ nlohmann::json Engine::measured(const nlohmann::json& further) {
     metrics["gpu"] = {
         {"busy_percent", usage->busy_percent}, {"memory_mib", usage->memory_mib}, {"celsius", usage->celsius}};
   if (profile_.is_on()) metrics["profile"] = nlohmann::json(profiled());
-  exact_ = nlohmann::json(measures_.finish(phase(), *collective_));
-  metrics.update(exact_);
+  metrics.update(nlohmann::json(measures_.finish(phase(), *collective_)));
   if (further.is_object()) metrics.update(further);
+  measured_ = metrics;
   return metrics;
 }
 
 void Engine::report(const link::ReportKey& key, nlohmann::json metrics) {
   link::Report message;
   message.key = key;
-  message.step = stepper_->steps();
+  message.step = step_to_save();
   message.metrics = std::move(metrics);
   check_length(message);
   send(message);

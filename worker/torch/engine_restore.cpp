@@ -55,6 +55,8 @@ void Engine::restore() {
     rollbacks_ = state.rollbacks;
     user_.load(state, world_rank(), world_size());
   }
+  // Where there is no optimizer, what lies before the first save is its step.
+  if (restored.state || stepper_->parts().empty()) saved_step_ = stepper_->steps();
   buffers_->remember();
   saver_->begin(restored, memory_fd());
   announce_ready(restored);
@@ -121,7 +123,8 @@ nlohmann::json Engine::made_by() const {
                          {"cpus", setup_.assignment.cpus}};
   if (setup_.dataset == nullptr) return made;
   for (const auto& [name, split] : {std::pair("train", Split::kTrain), std::pair("validation", Split::kValidation)})
-    if (!setup_.dataset->is_stream(split)) made["samples"][name] = setup_.dataset->count(split);
+    if (!setup_.dataset->is_stream(split) && (split == Split::kTrain || setup_.dataset->has_validation()))
+      made["samples"][name] = setup_.dataset->count(split);
   return made;
 }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/job/named_datasets.hpp"
 #include "common/json/words.hpp"
 #include "worker/torch/errors.hpp"
 #include "worker/torch/operator_save.hpp"
@@ -150,6 +151,10 @@ void FunctionRun::begin_validation(const std::string& name) {
   if (setup_.dataset == nullptr)
     throw ConfigurationError("the job names no \"training.dataset\", and its function asks for it");
   validated_on_ = &setup_.dataset->named(name);
+  if (name == job::kValidationSet && !setup_.dataset->has_validation())
+    throw ConfigurationError(
+        "the job's function asks for samples to validate on, and its data has none: give it some, or leave "
+        "validation_data() out");
   is_validating_ = true;
   engine_.set_validating(true);
   validation_stream_.reset();
@@ -237,14 +242,14 @@ std::optional<SavedCheckpoint> FunctionRun::load_checkpoint() {
 
 OperatorState FunctionRun::own(int rank) const {
   OperatorState state;
-  if (rank == 0 && saved_) add_tensors(saved_->tensors, rank, state);
+  if (rank == 0 && saved_) add_tensors(saved_->tensors, rank, state, kFunctionTensors);
   return state;
 }
 
 OperatorState FunctionRun::shared() const {
   nlohmann::json json = {{"reports", reports_}};
   if (saved_) json["saved"] = saved_->values;
-  return json_state_of("save_checkpoint()", 0, json);
+  return json_state_of("save_checkpoint()", 0, json, kFunctionTensors);
 }
 
 void FunctionRun::load(const TrainingState& state, int rank, int world_size) {

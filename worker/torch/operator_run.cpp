@@ -22,6 +22,7 @@ OperatorRun::OperatorRun(const EngineSetup& setup, TrainingOperator& training_op
 
 Outcome OperatorRun::run() {
   engine_.begin();
+  engine_.check_validation();
   if (validates_only_) {
     engine_.go_to_validation();
     const bool done = validate() == After::kGoOn;
@@ -51,7 +52,7 @@ OperatorRun::After OperatorRun::train() {
 
 OperatorRun::After OperatorRun::validate() {
   const int epoch = engine_.position().epoch;
-  if (!validates_only_ && !job::is_validated(job_, epoch)) {
+  if (!validates_only_ && (!engine_.has_validation() || !job::is_validated(job_, epoch))) {
     // Readers of the run take this line for the epoch's end.
     engine_.report({epoch, "validate", 0, 0}, nlohmann::json::object());
     engine_.skip_validation();

@@ -28,13 +28,13 @@ std::string what_is_lost(const nlohmann::json& value, const std::string& path) {
   return {};
 }
 
-TensorBytes bytes_of(const std::string& name, const at::Tensor& tensor, int rank) {
+TensorBytes bytes_of(const std::string& name, const at::Tensor& tensor, int rank, const char* tensors_in) {
   const auto type = tensor_type_of(tensor.scalar_type());
   if (!type)
     throw std::invalid_argument(
-        fmt::format("tensor \"{}\" in state_tensors() of rank {} has the type {}, which "
+        fmt::format("tensor \"{}\" in {} of rank {} has the type {}, which "
                     "checkpoints cannot hold: keep it as another one",
-                    name, rank, c10::toString(tensor.scalar_type())));
+                    name, tensors_in, rank, c10::toString(tensor.scalar_type())));
   return {name, *type, tensor.sizes().vec(), {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()}};
 }
 
@@ -46,12 +46,12 @@ at::Tensor tensor_of(const TensorBytes& bytes) {
 
 }  // namespace
 
-void check_json_bytes(const char* what, int rank, std::size_t bytes) {
+void check_json_bytes(const char* what, int rank, std::size_t bytes, const char* tensors_in) {
   if (bytes > kStateJsonBytesMax)
     throw std::invalid_argument(
         fmt::format("{} of rank {} has {} bytes as JSON, and the limit is {}: keep what is large "
-                    "in state_tensors()",
-                    what, rank, bytes, kStateJsonBytesMax));
+                    "in {}",
+                    what, rank, bytes, kStateJsonBytesMax, tensors_in));
 }
 
 void check_rank_bytes(int rank, std::size_t bytes) {
@@ -70,10 +70,10 @@ std::string exact_json(const char* what, int rank, const nlohmann::json& value, 
   return value.dump();
 }
 
-OperatorState json_state_of(const char* what, int rank, const nlohmann::json& value) {
-  const auto text = std::make_shared<const std::string>(
-      exact_json(what, rank, value, "keep it in state_tensors(), or in words of your own"));
-  check_json_bytes(what, rank, text->size());
+OperatorState json_state_of(const char* what, int rank, const nlohmann::json& value, const char* tensors_in) {
+  const std::string way_out = fmt::format("keep it in {}, or in words of your own", tensors_in);
+  const auto text = std::make_shared<const std::string>(exact_json(what, rank, value, way_out.c_str()));
+  check_json_bytes(what, rank, text->size(), tensors_in);
   return {*text, {}, {text}};
 }
 
@@ -83,15 +83,15 @@ NamedTensors tensors_of(const OperatorState& state) {
   return tensors;
 }
 
-void add_tensors(const NamedTensors& tensors, int rank, OperatorState& state) {
+void add_tensors(const NamedTensors& tensors, int rank, OperatorState& state, const char* tensors_in) {
   for (const auto& [name, kept] : tensors) {
     if (!kept.defined()) continue;
     if (kept.layout() != at::kStrided)
       throw std::invalid_argument(
-          fmt::format("tensor \"{}\" in state_tensors() of rank {} is not dense: keep it as dense ones", name, rank));
+          fmt::format("tensor \"{}\" in {} of rank {} is not dense: keep it as dense ones", name, tensors_in, rank));
     // Its memory is kept as long as it is described, whatever the user's code does with its own.
     const auto tensor = std::make_shared<const at::Tensor>(kept.data().cpu().resolve_conj().resolve_neg().contiguous());
-    state.tensors.push_back(bytes_of(name, *tensor, rank));
+    state.tensors.push_back(bytes_of(name, *tensor, rank, tensors_in));
     state.memory.push_back(tensor);
   }
 }

@@ -10,11 +10,16 @@
 
 namespace sgd::worker {
 
+/// Where an operator, and a training function, keep tensors: the way out of what JSON does not hold.
+inline constexpr const char* kOperatorTensors = "state_tensors()";
+inline constexpr const char* kFunctionTensors = "the tensors of save_checkpoint()";
+
 /// The JSON of one state() or shared_state(), as text: it is parsed whole when it is restored.
 inline constexpr std::size_t kStateJsonBytesMax = std::size_t{64} << 20;
 
-/// Throws with the way out when the JSON is longer than that. `what` is "state()" or "shared_state()".
-void check_json_bytes(const char* what, int rank, std::size_t bytes);
+/// Throws with the way out when the JSON is longer than that. `what` is "state()", "shared_state()" or
+/// "save_checkpoint()", `tensors_in` where its tensors are kept.
+void check_json_bytes(const char* what, int rank, std::size_t bytes, const char* tensors_in = kOperatorTensors);
 /// Throws with the way out when what one rank tells all, its tensors with it, is more than can be gathered.
 void check_rank_bytes(int rank, std::size_t bytes);
 
@@ -22,9 +27,11 @@ void check_rank_bytes(int rank, std::size_t bytes);
 /// would not.
 [[nodiscard]] std::string exact_json(const char* what, int rank, const nlohmann::json& value, const char* way_out);
 /// JSON as a state. Throws, naming `what` and the place in it, where it would not come back equal to the bit.
-[[nodiscard]] OperatorState json_state_of(const char* what, int rank, const nlohmann::json& value);
+[[nodiscard]] OperatorState json_state_of(const char* what, int rank, const nlohmann::json& value,
+                                          const char* tensors_in = kOperatorTensors);
 /// Tensors beside it. Throws, naming the tensor, where checkpoints cannot hold it.
-void add_tensors(const NamedTensors& tensors, int rank, OperatorState& state);
+void add_tensors(const NamedTensors& tensors, int rank, OperatorState& state,
+                 const char* tensors_in = kOperatorTensors);
 /// Its tensors, in memory of their own.
 [[nodiscard]] NamedTensors tensors_of(const OperatorState& state);
 

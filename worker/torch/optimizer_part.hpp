@@ -87,6 +87,8 @@ class OptimizerPart {
   [[nodiscard]] double used_rate() const;
   /// Updates that each parameter has had, in the order of the places.
   [[nodiscard]] const std::vector<std::int64_t>& parameter_steps() const { return groups_.steps(); }
+  /// In which it was updated, since the run's start.
+  [[nodiscard]] std::int64_t batches() const { return batches_; }
 
  private:
   [[nodiscard]] std::int64_t scheduler_count() const;

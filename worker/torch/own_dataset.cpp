@@ -1,6 +1,7 @@
 #include "worker/torch/own_dataset.hpp"
 
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -17,13 +18,16 @@ constexpr std::int64_t kSamplesMax = std::numeric_limits<std::uint32_t>::max(); 
 
 class OwnDataset : public Dataset {
  public:
-  OwnDataset(std::string name, std::shared_ptr<const sgd::Dataset> made)
+  /// `part`: the only one that is used; nothing: both, of which the one to validate on may be empty.
+  OwnDataset(std::string name, std::shared_ptr<const sgd::Dataset> made, std::optional<Split> part)
       : name_(std::move(name)), made_(std::move(made)) {
     for (const Split split : {Split::kTrain, Split::kValidation}) {
+      if (part && *part != split) continue;
+      const std::int64_t least = part || split == Split::kTrain ? 1 : 0;
       const std::int64_t samples = count(split);
-      if (samples < 1 || samples > kSamplesMax)
-        throw std::runtime_error(fmt::format("the data set \"{}\" says it has {} samples to {} on: 1 to {} can be",
-                                             name_, samples, split == Split::kTrain ? "train" : "validate",
+      if (samples < least || samples > kSamplesMax)
+        throw std::runtime_error(fmt::format("the data set \"{}\" says it has {} samples to {} on: {} to {} can be",
+                                             name_, samples, split == Split::kTrain ? "train" : "validate", least,
                                              kSamplesMax));
     }
   }
@@ -88,9 +92,10 @@ sgd::Split public_split(Split split) {
   return split == Split::kTrain ? sgd::Split::kTrain : sgd::Split::kValidation;
 }
 
-std::shared_ptr<Dataset> as_dataset(std::string name, std::shared_ptr<const sgd::Dataset> made) {
+std::shared_ptr<Dataset> as_dataset(std::string name, std::shared_ptr<const sgd::Dataset> made,
+                                    std::optional<Split> part) {
   if (!made) throw std::logic_error("the data set \"" + name + "\": its factory has made nothing");
-  return std::make_shared<OwnDataset>(std::move(name), std::move(made));
+  return std::make_shared<OwnDataset>(std::move(name), std::move(made), part);
 }
 
 std::shared_ptr<Dataset> make_own_dataset(const DatasetSettings& settings) {
@@ -99,7 +104,7 @@ std::shared_ptr<Dataset> make_own_dataset(const DatasetSettings& settings) {
     return std::make_shared<OwnStream>(type, stream->second, settings);
   const auto own = registered_types().datasets.find(type);
   if (own == registered_types().datasets.end()) return nullptr;
-  return as_dataset(type, own->second(settings.dataset, settings.seed));
+  return as_dataset(type, own->second(settings.dataset, settings.seed), settings.part);
 }
 
 }  // namespace sgd::worker

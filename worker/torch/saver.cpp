@@ -62,7 +62,7 @@ std::uint32_t Saver::due_bits() const {
 }
 
 void Saver::save(unsigned targets) {
-  if (saved_ == setup_.source.point() && (targets & kAlways) == 0) targets &= ~kDisk;
+  if (is_saved() && (targets & kAlways) == 0) targets &= ~kDisk;
   if ((targets & (kDisk | kMemory)) == 0) return;
   const TimePoint began = time_now();
   const Progress::Phase phase = setup_.link.progress().phase.exchange(Progress::Phase::kSaving);

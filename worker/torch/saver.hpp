@@ -67,6 +67,8 @@ class Saver {
 
   /// Collective.
   void save(unsigned targets);
+  /// Whether training is at the place of the last save on disk.
+  [[nodiscard]] bool is_saved() const { return saved_ == setup_.source.point(); }
   /// Bits of the control word for what is due by time.
   [[nodiscard]] std::uint32_t due_bits() const;
   [[nodiscard]] bool saves_by_itself() const;

@@ -55,6 +55,7 @@ TEST_CASE("job: variables of workers") {
   CHECK_THAT(lines_of(R"("env": {"A": 1})").at(0), Catch::Contains("\"env.A\""));
   CHECK_THAT(lines_of(R"("env": {"A=B": "1"})").at(0), Catch::Contains("no name of a variable"));
   CHECK_THAT(lines_of(R"("env": {"RANK": "1"})").at(0), Catch::Contains("set by the launcher"));
+  CHECK_THAT(lines_of(R"("env": {"NODE_RANK": "1"})").at(0), Catch::Contains("set by the launcher"));
   CHECK_THAT(lines_of(R"("env": {"SGD_TOKEN": "1"})").at(0), Catch::Contains("set by the launcher"));
 }
 

@@ -1,5 +1,6 @@
 // Data sets in a job file: their keys, what goes together, and what the launcher sees of their files.
 
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
 
 #include "common/job/data_facts.hpp"
@@ -67,8 +68,8 @@ TEST_CASE("job: mistakes in data sets stand at their keys") {
   const auto csv = [](const std::string& more) {
     return dataset_lines(R"({"type": "csv", "train": "a", "validation": "b", )" + more + "}");
   };
-  CHECK(dataset_lines(R"({"type": "cifar", "train": "a"})", R"("model": {"type": "cnn"})") ==
-        Lines{R"(job.json:2:12: error: missing key "validation" in "training.dataset")"});
+  CHECK(dataset_lines(R"({"type": "cifar", "validation": "a"})", R"("model": {"type": "cnn"})") ==
+        Lines{R"(job.json:2:12: error: missing key "train" in "training.dataset")"});
   CHECK(
       dataset_lines(R"({"type": "cifar", "train": 5, "validation": [], "variant": "cifar1O"})",
                     R"("model": {"type": "cnn"})") ==
@@ -99,6 +100,34 @@ TEST_CASE("job: mistakes in data sets stand at their keys") {
   CHECK(dataset_lines(R"({"type": "synthetic", "shape": [65535, 65535]})") ==
         Lines{R"(job.json:2:43: error: "training.dataset.shape" must have at most 16777216 numbers a sample, )"
               R"(got 4294836225)"});
+}
+
+TEST_CASE("job: without data to validate on nothing may need validation") {
+  const test::TemporaryFolder folder;
+  folder.write("a.csv", "x,y,label\n1,2,0\n");
+  const std::string csv = R"({"type": "csv", "train": "a.csv", "columns": {"target": "label"}})";
+  CHECK(file_lines(folder, csv).empty());
+  CHECK(file_lines(folder, R"({"type": "csv", "train": "b.csv", "columns": {"target": "label"}})") ==
+        Lines{"job.json:2:37: error: data file b.csv does not exist"});
+  const test::Loaded loaded = test::load_text(dataset_job(csv, kMlp));
+  REQUIRE(loaded.result.job);
+  CHECK_FALSE(loaded.result.job->training->has_validation);
+  CHECK_FALSE((*loaded.result.job->resolved)["training"]["dataset"].contains("validation"));
+  CHECK_FALSE(job::load_resolved(loaded.result.job->resolved).job->training->has_validation);
+  const std::string both = R"({"type": "csv", "train": "a", "validation": "b", "columns": {"target": "label"}})";
+  CHECK(test::load_text(dataset_job(both, kMlp)).result.job->training->has_validation);
+  const auto needs = [&](const std::string& training) {
+    const Lines lines = dataset_lines(csv, kMlp + (",\n" + training));
+    return lines.size() == 1 ? lines.front() : fmt::format("{} lines", lines.size());
+  };
+  const std::string words =
+      " needs validation, and \"training.dataset\" has no \"validation\": add it, or leave this out";
+  CHECK(needs(R"("early_stop": {"metric": "val_loss"})") == "job.json:4:15: error: \"training.early_stop\"" + words);
+  CHECK(needs(R"("validate_only": true)") == "job.json:4:18: error: \"training.validate_only\"" + words);
+  CHECK(needs(R"("scheduler": {"type": "reduce_on_plateau"})") ==
+        "job.json:4:23: error: \"training.scheduler.type\"" + words);
+  CHECK(needs(R"("metrics": ["accuracy"])") == "job.json:4:13: error: \"training.metrics[0]\"" + words);
+  CHECK(dataset_lines(csv, std::string(kMlp) + R"(, "metrics": [{"type": "accuracy", "on": "train"}])").empty());
 }
 
 TEST_CASE("job: mistakes in transforms name the step") {

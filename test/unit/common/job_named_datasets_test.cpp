@@ -47,8 +47,13 @@ TEST_CASE("job: data sets by name have defaults and absolute paths, and need the
 
 TEST_CASE("job: mistakes in data sets by name stand at their keys") {
   const std::string idx = R"({"type": "idx", "path": "a"})";
-  CHECK(several_lines("{\"train\": " + idx + "}") ==
-        Lines{R"(job.json:2:13: error: missing key "validation" in "training.datasets": operators validate on it)"});
+  CHECK(several_lines("{\"validation\": " + idx + "}") ==
+        Lines{R"(job.json:2:13: error: missing key "train" in "training.datasets": operators train on it)"});
+  CHECK(several_lines("{\"train\": " + idx + "}").empty());
+  CHECK_FALSE(test::load_text(several("{\"train\": " + idx + "}")).result.job->training->has_validation);
+  CHECK(several_lines("{\"train\": " + idx + "}", R"("model": {"type": "mlp"}, "validate_only": true)") ==
+        Lines{R"(job.json:3:44: error: "training.validate_only" needs validation, and "training.datasets" has no )"
+              R"("validation": add it, or leave this out)"});
   CHECK(
       several_lines(R"({"train": {"type": "idxx"}, "validation": {"type": "idx", "pth": "a"}})") ==
       Lines{
@@ -158,6 +163,9 @@ TEST_CASE("job: what workers have in common beside gradients") {
   CHECK_THAT(test::load_text(test::training_job("\"checkpoint\": {\"every\": \"never\"}", "\n\"on_nan\": \"rollback\""))
                  .lines.at(0),
              Catch::StartsWith("job.json:2:11: error: \"training.on_nan\" \"rollback\" goes back to checkpoints"));
+  CHECK(test::load_text(test::training_job("\"checkpoint\": {\"every\": \"never\"}",
+                                           "\n\"on_nan\": \"rollback\", \"validate_only\": true"))
+            .lines == Lines{});
 }
 
 }  // namespace sgd

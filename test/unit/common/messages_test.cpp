@@ -131,13 +131,14 @@ TEST_CASE("keeper") {
              {false, "", {}, ""},
              true,
              true,
-             "/e"},
+             "/e",
+             "[0]:"},
        R"({"type":"spawn","generation":2,"rank":1,"fork_server":true,"argv":["true"],
            "environment":{"set":{"A":"b"},"defaults":{"C":"d"},"appended":{"P":"/p"}},
            "workdir":"/w","cpus":[0,3],"threads":4,"log_path":"/l",
            "out":{"is_shown":true,"path":"/o","filters":["x"],"filtered_path":"/f"},
            "err":{"is_shown":false,"path":"","filters":[],"filtered_path":""},
-           "has_input":true,"has_terminal":true,"error_file":"/e"})"},
+           "has_input":true,"has_terminal":true,"error_file":"/e","line_prefix":"[0]:"})"},
       {Signal{2, 1, 15, true}, R"({"type":"signal","generation":2,"rank":1,"signal":15,"is_for_group":true})"},
       {SignalAll{10}, R"({"type":"signal_all","signal":10})"},
       {AskErrors{2}, R"({"type":"ask_errors","generation":2})"},
@@ -168,7 +169,8 @@ TEST_CASE("keeper") {
       {Cleared{1, 2}, R"({"type":"cleared","generation":1,"killed":2})"},
       {ErrorsSaid{1, {{2, {"E", "m", {}, 0.5}}}},
        R"({"type":"errors_said","generation":1,"others":[{"rank":2,"error":{"type":"E","message":"m","frames":[],"at_s":0.5,"is_aside":false},"gpu":""}]})"},
-      {OutputDropped{1, 2, 3, "slow"}, R"({"type":"output_dropped","rank":1,"lines":2,"bytes":3,"reason":"slow"})"},
+      {OutputDropped{1, 2, 3, "slow", true},
+       R"({"type":"output_dropped","rank":1,"lines":2,"bytes":3,"reason":"slow","is_on_console":true})"},
   };
   check_cases(
       up, [](const FromKeeper& message) { return unframed(encode(message)); },
@@ -319,6 +321,7 @@ TEST_CASE("cluster: bodies of facts") {
       {ResultMade{1, 2}, R"({"type":"result_made","rank":1,"value":2})"},
       {ExchangePut{2, "k", "v"}, R"({"type":"exchange_put","rank":2,"key":"k","value":"v"})"},
       {Cleared{3}, R"({"type":"cleared","killed":3})"},
+      {OutputDropped{1, 2, 3, "full"}, R"({"type":"output_dropped","rank":1,"lines":2,"bytes":3,"reason":"full"})"},
   };
   check_cases(
       cases,
@@ -332,15 +335,6 @@ TEST_CASE("cluster: bodies of facts") {
         if (!decoded.ok()) return decoded.error();
         return std::get<Fact>(decoded.value()).body;
       });
-}
-
-TEST_CASE("messages: unknown fields are ignored, missing ones take the default") {
-  const auto decoded = link::decode_from_worker(R"({"type":"hello","token":"t","colour":"red","deep":{"a":[1]}})");
-  REQUIRE(decoded.ok());
-  const auto& hello = std::get<link::Hello>(decoded.value());
-  CHECK(hello.token == "t");
-  CHECK(hello.protocol == link::kProtocol);
-  CHECK(hello.version.empty());
 }
 
 TEST_CASE("messages: errors in words") {
@@ -383,17 +377,20 @@ TEST_CASE("messages: errors in words") {
         "message: desired_run: \"want\" has the unknown value \"fly\"");
 }
 
-TEST_CASE("messages: what is not finite arrives as NaN") {
+TEST_CASE("messages: NaN arrives as NaN, and an infinite number of a report as text") {
   const double infinity = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   link::Report report;
   report.key = {1, "train", 0, 0};
-  report.metrics = {{"train_loss", nan}, {"last_train_loss", infinity}, {"samples_per_s", 5}};
+  report.metrics = {{"train_loss", nan}, {"last_train_loss", infinity}, {"least", -infinity}, {"samples_per_s", 5}};
   const auto decoded = link::decode_from_worker(encode(link::FromWorker(report)));
   REQUIRE(decoded.ok());
   const Json& metrics = std::get<link::Report>(decoded.value()).metrics;
   CHECK(std::isnan(metrics["train_loss"].get<double>()));
-  CHECK(std::isnan(metrics["last_train_loss"].get<double>()));
+  CHECK(metrics["last_train_loss"] == "Infinity");
+  CHECK(metrics["least"] == "-Infinity");
+  // Over any number of links.
+  CHECK(encode(decoded.value()) == encode(link::FromWorker(report)));
   CHECK(metrics["samples_per_s"] == 5);
   const auto beat = link::decode_from_worker(encode(link::FromWorker(link::Heartbeat{1, 1, "train", nan, 0})));
   REQUIRE(beat.ok());

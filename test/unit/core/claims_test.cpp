@@ -105,6 +105,15 @@ TEST_CASE("names of GPUs have a length, and a rank a number of them") {
   CHECK_FALSE(fits(cluster::RanksRaised{exited.others}));
 }
 
+TEST_CASE("nobody can lose less than nothing") {
+  const auto fits = [](std::int64_t lines, std::int64_t bytes) {
+    return core::why_not(cluster::Fact{1, 1, "run", 3, cluster::OutputDropped{0, lines, bytes, "full"}}).empty();
+  };
+  CHECK(fits(0, 5));
+  CHECK_FALSE(fits(-1, 5));
+  CHECK_FALSE(fits(1, -5));
+}
+
 TEST_CASE("facts about anything else claim nothing of checkpoints") {
   CHECK(core::why_not(cluster::Fact{1, 1, "run", 3, cluster::WorkerStarted{0, 100}}).empty());
   CHECK_FALSE(core::why_not(cluster::Fact{1, 1, "run", 3, cluster::CheckpointSaved{{"/etc", 1, 1, 1}}}).empty());

@@ -90,6 +90,27 @@ TEST_CASE("checkpoints that wait for another rank's reports are no more than may
   CHECK(bench.coordinator().state().runs_.at("a").state().steps_told_ == kMost + 10);
 }
 
+TEST_CASE("what logs lack is told of some ranks, and not again and again; limits kDroppersMax, kDropsMax") {
+  Bench bench;
+  constexpr int kRanks = core::RunMachine::kDroppersMax + 6;
+  bench.node("n", kRanks);
+  bench.submit("a", kRanks);
+  std::int64_t sequence = 0;
+  int told = 0;
+  const auto drop = [&](Rank rank, std::int64_t bytes) {
+    bench.fact("n", "a", ++sequence, cluster::OutputDropped{rank, 1, bytes, "full"});
+    told += bench.events();
+  };
+  for (int count = 0; count < 5; ++count) drop(0, 10);
+  CHECK(told == core::RunMachine::kDropsMax);
+  for (Rank rank = 1; rank < kRanks; ++rank) drop(rank, 10);
+  CHECK(told == core::RunMachine::kDropsMax + static_cast<int>(core::RunMachine::kDroppersMax) - 1);
+  drop(1, -1);
+  drop(kRanks, 10);
+  CHECK(told == core::RunMachine::kDropsMax + static_cast<int>(core::RunMachine::kDroppersMax) - 1);
+  CHECK(bench.phase("a") == RunPhase::kStarting);  // Nothing is done about it.
+}
+
 TEST_CASE("of a run that has finished little is kept, and all of it was told") {
   Bench bench;
   bench.node("n", 2);

@@ -57,6 +57,19 @@ TEST_CASE("process rules: files as torchrun's") {
   CHECK(spawn_by({{"log_dir", "/dev/null"}}, 1).error_file == "/own.json");
 }
 
+TEST_CASE("process rules: what stands in front of a rank's lines in a file of several") {
+  const auto prefix_by = [](const nlohmann::json& process) {
+    cluster::DesiredRun run;
+    run.job = nlohmann::json{{"command", {"true"}}, {"process", process}};
+    return core::line_prefix(run, "n1", 5, 1);
+  };
+  CHECK(prefix_by(nlohmann::json::object()) == "[default1]:");
+  CHECK(prefix_by({{"role", "trainer"}}) == "[trainer1]:");
+  CHECK(prefix_by({{"prefix", "${rank}/${local_rank} ${hostname} ${role_name}${time}${stream}: "}}) ==
+        "5/1 n1 default: ");
+  CHECK(prefix_by({{"prefix", ""}}).empty());
+}
+
 TEST_CASE("process rules: input, terminals, signals") {
   CHECK(spawn_by({{"terminal", "rank0"}}, 0, 0).has_input);
   CHECK_FALSE(spawn_by({{"terminal", "rank0"}}, 1, 1).has_input);

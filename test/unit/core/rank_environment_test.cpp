@@ -37,13 +37,17 @@ RankIdentity identity_of(Rank rank, int local_rank) {
   return identity;
 }
 
-TEST_CASE("rank environment: torchrun's variables") {
-  const keeper::Environment env = rank_environment(run_of(nlohmann::json::object()), identity_of(3, 1), "/lib/python");
+TEST_CASE("rank environment: torchrun's variables, and Ray Train's NODE_RANK") {
+  cluster::DesiredRun run = run_of(nlohmann::json::object());
+  run.node_rank = 1;
+  const keeper::Environment env = rank_environment(run, identity_of(3, 1), "/lib/python");
   for (const auto& [name, value] :
        std::map<std::string, std::string>{{"RANK", "3"},
                                           {"LOCAL_RANK", "1"},
                                           {"WORLD_SIZE", "4"},
                                           {"LOCAL_WORLD_SIZE", "2"},
+                                          {"GROUP_RANK", "1"},
+                                          {"NODE_RANK", "1"},
                                           {"ROLE_NAME", "default"},
                                           {"MASTER_ADDR", "10.0.0.1"},
                                           {"MASTER_PORT", "4242"},

@@ -180,6 +180,23 @@ TEST_CASE("detailed: the keys of a detailed line, of rank 0 and of each worker, 
   CHECK(line.at("workers")[1].at("_time_total_s") == 2.0);
 }
 
+TEST_CASE("line: what it is known by is its own, and the time that a worker has measured is the worker's") {
+  ReportBench bench({Workers::kAll, {}, false});
+  bench.wait(std::chrono::seconds(2));
+  const Json given = {{"phase", "warm-up"}, {"epoch", 7}, {"step", 70}, {"world_size", 9}, {"_time_this_iter_s", 0.5}};
+  for (Rank rank = 0; rank < 2; ++rank) bench.report(rank, 1, given);
+  for (Rank rank = 0; rank < 2; ++rank) bench.report(rank, 2, {{"loss", 1.0}});
+  REQUIRE(bench.lines.size() == 2);
+  const auto& line = bench.lines[0];
+  CHECK(line.at("phase") == "train");
+  CHECK(line.at("epoch") == 1);
+  CHECK(line.at("step") != 70);
+  CHECK(line.at("world_size") == 2);
+  CHECK(line.at("_time_this_iter_s") == 0.5);
+  CHECK(line.at("workers")[1].at("_time_this_iter_s") == 0.5);
+  CHECK(bench.lines[1].at("_time_this_iter_s") == 0.0);
+}
+
 TEST_CASE("detailed: without it lines have the basic keys alone") {
   ReportBench bench({Workers::kAll, {}, false});
   for (Rank rank = 0; rank < 2; ++rank) bench.report(rank, 1, {{"train_loss", 1.0}});

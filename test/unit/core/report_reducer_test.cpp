@@ -74,6 +74,28 @@ TEST_CASE("reduction: a rank without num_samples makes the sum NaN, all NaN stay
   CHECK(reduced.at("loss").is_null());
 }
 
+TEST_CASE("reduction: an infinite number of one rank makes the mean infinite, which is null in a line") {
+  const Json small = {{"num_samples", 10}, {"up", 0.5}, {"down", 0.5}, {"both", "-Infinity"}};
+  const Json large = {{"num_samples", 30}, {"up", "Infinity"}, {"down", "-Infinity"}, {"both", "Infinity"}};
+  for (const auto& per_rank : {std::vector{small, large}, std::vector{large, small}}) {
+    const auto reduced = core::reduce_metrics(per_rank);
+    for (const char* name : {"up", "down", "both"}) {
+      INFO(name);
+      CHECK(reduced.at(name).is_null());
+    }
+    CHECK(reduced.at("num_samples") == 40);
+  }
+  // A rank without a sample has no part in it.
+  const auto without =
+      core::reduce_metrics({Json{{"num_samples", 10}, {"loss", 0.5}}, Json{{"num_samples", 0}, {"loss", "Infinity"}}});
+  CHECK(without.at("loss") == 0.5);
+  ReportReducer reducer;
+  reducer.reset(1);
+  const auto line = reducer.add(0, key(1), Json{{"loss", "Infinity"}, {"text", "so"}});
+  CHECK(line.value()->metrics.at("loss").is_null());
+  CHECK(line.value()->per_rank.at(0) == Json{{"loss", nullptr}, {"text", "so"}});
+}
+
 TEST_CASE("reduction: RaySGD's keys come in its order, the others after them by name") {
   const auto reduced = core::reduce_metrics(
       {Json{{"aaa", 1}, {"val_accuracy", 1}, {"train_loss", 1}, {"num_samples", 1}, {"batch_count", 1}, {"epoch", 1}}});

@@ -202,6 +202,49 @@ TEST_CASE("a run's folder that an agent left before it gave it away is its owner
   spool.stop();
 }
 
+TEST_CASE("a run's folder that its job has closed is opened to its owner again, at its end and at the next start",
+          "[accounts]") {
+  if (!is_root()) return;
+  TemporaryDir dir;
+  REQUIRE(::chmod(dir.file("").c_str(), 0711) == 0);
+  const process::Account account = person();
+  boost::asio::io_context io;
+  agent::Spool::Setup setup;
+  setup.state_dir = dir.file("state");
+  setup.coordinator = {"127.0.0.1", 1};
+  setup.node = "node1";
+  setup.has_other_owners = true;
+  const std::string folder = dir.file("state/runs/run1");
+  const auto close = [&] {
+    for (const char* name : {"/logs", ""}) REQUIRE(::chmod((folder + name).c_str(), 0) == 0);
+  };
+  const auto is_open = [&] {
+    struct stat top {
+    }, logs{};
+    REQUIRE((::lstat(folder.c_str(), &top) == 0 && ::lstat((folder + "/logs").c_str(), &logs) == 0));
+    return (top.st_mode & 0700) == 0700 && (logs.st_mode & 0700) == 0700;
+  };
+  std::vector<std::string> warnings;
+  const auto warn = [&](const std::string& message) { warnings.push_back(message); };
+  {
+    agent::Spool spool(io, setup, core::Random({1, 2, 3, 4}));
+    REQUIRE(spool.start(warn).ok());
+    REQUIRE(spool.open("run1", storage::FileOwner{account.uid, account.gid}).ok());
+    close();
+    spool.end("run1");
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (!is_open() && std::chrono::steady_clock::now() < deadline) io.run_one_for(20ms);
+    CHECK(is_open());
+    spool.stop();
+    close();
+  }
+  agent::Spool next(io, setup, core::Random({1, 2, 3, 4}));
+  REQUIRE(next.start(warn).ok());
+  CHECK(is_open());
+  for (const std::string& warning : warnings) CHECK_THAT(warning, !Catch::Contains("cannot create"));
+  next.stop();
+}
+
 TEST_CASE("stacks are kept of the owner's processes alone, and through no link", "[accounts]") {
   if (!is_root()) return;
   OthersFolder run;

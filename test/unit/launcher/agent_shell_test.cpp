@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <memory>
 
 #include <catch2/catch.hpp>
@@ -18,6 +19,7 @@
 #include "launcher/process/cgroup_leaf.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/pidfd.hpp"
+#include "launcher/process/process_tree.hpp"
 #include "launcher/process/spawn.hpp"
 #include "launcher/process/unix_socket.hpp"
 #include "test/unit/common/temporary_folder.hpp"
@@ -164,6 +166,67 @@ TEST_CASE("agent shell: a keeper that stands still and does not end what it is t
   keeper.send(keeper::Clear{1});
   io.run_for(20s);
   CHECK(ended_by == SIGKILL);
+}
+
+namespace {
+
+/// A keeper that does nothing, and can be stopped.
+struct StoppableKeeper {
+  StoppableKeeper() {
+    const std::string program = folder.write("keeper", "#!/bin/sh\nexec sleep 1000\n");
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    keeper.look_interval = 20ms;
+    keeper.stopped_limit = 200ms;
+    REQUIRE(keeper.start(program));
+  }
+  ~StoppableKeeper() {
+    if (ended_by != 0) return;
+    (void)::kill(keeper.pid(), SIGKILL);
+    run_until([this] { return ended_by != 0; });
+  }
+  [[nodiscard]] bool is_stopped() const {
+    const auto entry = process::read_process(keeper.pid());
+    return entry && entry->stopped;
+  }
+  bool run_until(const std::function<bool()>& done) {
+    for (const TimePoint deadline = process::monotonic_now() + 20s; !done() && process::monotonic_now() < deadline;)
+      io.run_one_for(20ms);
+    return done();
+  }
+
+  test::TemporaryFolder folder;
+  boost::asio::io_context io;
+  int ended_by = 0;
+  std::vector<std::string> told;
+  agent::KeeperProcess keeper{io,
+                              {[](keeper::FromKeeper) {},
+                               [](agent::Output) {},
+                               [this](int signal, const std::string&) { ended_by = signal; },
+                               {},
+                               {},
+                               [this](const std::string& what) { told.push_back(what); }}};
+};
+
+}  // namespace
+
+TEST_CASE("agent shell: a keeper that a rank has stopped goes on, and that is told once") {
+  StoppableKeeper stopped;
+  REQUIRE(::kill(stopped.keeper.pid(), SIGSTOP) == 0);
+  CHECK(stopped.run_until([&] { return stopped.told.size() == 1 && !stopped.is_stopped(); }));
+  REQUIRE(::kill(stopped.keeper.pid(), SIGSTOP) == 0);
+  stopped.io.run_for(100ms);
+  CHECK(stopped.run_until([&] { return !stopped.is_stopped(); }));
+  CHECK(stopped.told.size() == 1);
+}
+
+TEST_CASE("agent shell: a keeper that is stopped again and again does not keep its run from its end") {
+  StoppableKeeper stopped;
+  stopped.keeper.send(keeper::Clear{1});
+  CHECK(stopped.run_until([&] {
+    if (stopped.ended_by == 0) (void)::kill(stopped.keeper.pid(), SIGSTOP);  // Ignoring: it may have ended.
+    return stopped.ended_by != 0;
+  }));
+  CHECK(stopped.ended_by == SIGKILL);
 }
 
 namespace {

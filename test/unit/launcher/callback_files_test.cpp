@@ -232,7 +232,7 @@ TEST_CASE("tensorboard: an event for each report") {
   const NameFilter all(json::object());
   const Report report = Report::parse(
       R"({"phase": "train", "loss": 0.5, "hello": {"world": 2}, "list": [1, 2, 3], "text": "x", "mixed": [1, "a"],
-          "empty": [], "nan": null, "_pid": 3, "_timestamp": 1700000000, "_training_iteration": 4})");
+          "empty": [], "nan": null, "large": 1e39, "least": -1e39, "_pid": 3, "_timestamp": 1700000000, "_training_iteration": 4})");
   const auto tags_of = [&report](const NameFilter& filter, const EventOptions& options) {
     const std::string event = report_event(report, filter, options);
     CHECK(is_report_event(event));

@@ -42,6 +42,16 @@ TEST_CASE("options stand before and after a job file, in every spelling") {
   CHECK(sets_of(parsed) == std::vector<std::string>{"num_workers=2", "training.lr=0.1", "num_workers=4"});
 }
 
+TEST_CASE("one = behind a letter is no part of its value, as in argparse") {
+  const Parsed parsed = parse({"-n=2", "-n=3", "-t=1", "-r=0:3,1:1", "-ppn=4", "--", "true"});
+  CHECK(parsed.errors.empty());
+  CHECK(sets_of(parsed) == std::vector<std::string>{"num_workers=2", "num_workers=3", "process.tee=\"1\"",
+                                                    "process.redirects=\"0:3,1:1\"", "num_workers=4"});
+  CHECK(sets_of(parse({"-r=", "-t==1", "--", "true"})) ==
+        std::vector<std::string>{"process.redirects=\"\"", "process.tee=\"=1\""});
+  CHECK(parse({"-q=1", "a.json"}).errors.size() == 1);
+}
+
 TEST_CASE("what follows -- belongs to the command, options too") {
   const Parsed parsed = parse({"-n", "2", "--", "python3", "t.py", "--lr", "0.1", "--", "-n"});
   CHECK(parsed.errors.empty());

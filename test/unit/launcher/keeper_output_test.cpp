@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 
 #include <catch2/catch.hpp>
 
@@ -71,6 +73,99 @@ TEST_CASE("keeper output: a pipe is no log file, and holds nobody") {
   const auto read_by_somebody = keeper::LogFile::open(dir.file("log"));
   REQUIRE_FALSE(read_by_somebody);
   CHECK_THAT(read_by_somebody.error().message, Catch::EndsWith("is a pipe"));
+}
+
+namespace {
+
+/// A log that has one line, in folders as a run has them.
+struct WrittenLog {
+  explicit WrittenLog(const std::string& name = "run/logs/gen-0001/rank-0000.log") : path(dir.file(name)) {
+    std::filesystem::create_directories(logs().parent_path());
+    auto opened = keeper::LogFile::open(path);
+    REQUIRE(opened.ok());
+    log = std::move(opened).value();
+    log.write("one\n");
+  }
+  [[nodiscard]] std::filesystem::path logs() const { return std::filesystem::path(path).parent_path().parent_path(); }
+  [[nodiscard]] bool is_there() const { return std::filesystem::exists(path); }
+
+  TemporaryDir dir;
+  std::string path;
+  keeper::LogFile log;
+};
+
+}  // namespace
+
+TEST_CASE("keeper output: a log that its program has removed is made again, with all that was in it") {
+  WrittenLog written;
+  std::filesystem::remove_all(written.logs());
+  const TimePoint now(1h);
+  written.log.look(now);
+  written.log.write("two\n");
+  written.log.look(now + keeper::LogFile::kRestoreAfter / 2);
+  CHECK_FALSE(written.is_there());  // Its program may be about to make the folder.
+  written.log.look(now + keeper::LogFile::kRestoreAfter);
+  CHECK(read_file(written.path) == "one\ntwo\n");
+  written.log.write("three\n");
+  std::filesystem::rename(written.logs(), written.dir.file("run/aside"));
+  written.log.look_last();
+  CHECK(read_file(written.path) == "one\ntwo\nthree\n");
+  CHECK_FALSE(written.log.take_dropped(0));
+}
+
+TEST_CASE("keeper output: a log that cannot be made again counts as lost; limits kRestoresMax, kRestoredBytesMax") {
+  WrittenLog replaced;
+  std::filesystem::remove_all(replaced.logs());
+  { const std::ofstream file(replaced.logs()); }
+  replaced.log.look_last();
+  replaced.log.write("two\n");
+  auto dropped = replaced.log.take_dropped(3);
+  REQUIRE(dropped);
+  CHECK(dropped->rank == 3);
+  CHECK(dropped->bytes == 8);
+  CHECK_THAT(dropped->reason, Catch::Contains("was removed or replaced while its worker ran"));
+  CHECK_FALSE(dropped->is_on_console);
+
+  WrittenLog removed;
+  for (int count = 0; count < keeper::LogFile::kRestoresMax; ++count) {
+    std::filesystem::remove_all(removed.logs());
+    removed.log.look_last();
+    CHECK(removed.is_there());
+  }
+  std::filesystem::remove_all(removed.logs());
+  removed.log.look_last();
+  CHECK_FALSE(removed.is_there());
+  dropped = removed.log.take_dropped(0);
+  REQUIRE(dropped);
+  CHECK_THAT(dropped->reason, Catch::EndsWith("again and again"));
+
+  WrittenLog long_one;
+  std::filesystem::resize_file(long_one.path, keeper::LogFile::kRestoredBytesMax);
+  auto opened = keeper::LogFile::open(long_one.path);
+  REQUIRE(opened.ok());
+  opened.value().write("x");
+  std::filesystem::remove(long_one.path);
+  opened.value().look_last();
+  CHECK_FALSE(long_one.is_there());
+  dropped = opened.value().take_dropped(0);
+  REQUIRE(dropped);
+  CHECK(dropped->bytes == keeper::LogFile::kRestoredBytesMax + 1);
+}
+
+TEST_CASE("keeper output: a log that was cut is told of; one whose run was removed is not made again") {
+  WrittenLog cut;
+  std::filesystem::resize_file(cut.path, 1);
+  cut.log.look_last();
+  const auto dropped = cut.log.take_dropped(0);
+  REQUIRE(dropped);
+  CHECK(dropped->bytes == 3);
+  CHECK_THAT(dropped->reason, Catch::Contains("was cut short"));
+
+  WrittenLog gone;
+  std::filesystem::remove_all(gone.dir.file("run"));
+  gone.log.look_last();
+  CHECK_FALSE(std::filesystem::exists(gone.dir.file("run")));
+  CHECK(gone.log.take_dropped(0));
 }
 
 TEST_CASE("two ranks of 50,000 lines, killed right after the last one: every line, in order", "[keeper]") {

@@ -118,6 +118,55 @@ TEST_CASE("a signal reaches the rank's process and not its group", "[keeper]") {
   CHECK_FALSE(process::read_process(child).has_value());
 }
 
+TEST_CASE("a rank whose group was sent SIGTERM ends with its group", "[keeper]") {
+  using namespace std::chrono_literals;
+  TemporaryDir dir;
+  TestKeeper keeper;
+  const std::string go = dir.file("go");
+  const auto spawn_wrapper = [&](const std::string& trap) {
+    // The outer shell has no handler: it dies at once, and its child is who has something to do. That waits for the
+    // signal by itself, since a shell would say that what it waits with is terminated.
+    keeper.spawn_shell(0, "sh -c '" + trap + "; echo up; while :; do :; done' & wait", dir.file("log"));
+    keeper.require_until("up", 20s, [&] { return keeper.output[0] == "up\n"; });
+    const int rank = keeper.wait<keeper::Spawned>().pid;
+    keeper.send(keeper::Signal{1, 0, SIGTERM, true});
+    REQUIRE(keeper_test::wait_gone(rank, 20s));
+    CHECK_FALSE(keeper.read_some(100ms));
+  };
+  SECTION("which saves what it has") {
+    spawn_wrapper("trap \"while [ ! -e " + go + " ]; do sleep 0.01; done; echo saved; exit 0\" TERM");
+    std::ofstream(go) << "now\n";
+    CHECK(keeper.wait<keeper::Exited>().signal == SIGTERM);
+    CHECK(keeper.output[0] == "up\nsaved\n");
+    CHECK(process::descendants(keeper.pid()).empty());
+  }
+  SECTION("which a later signal ends") {
+    spawn_wrapper("trap \"\" TERM");
+    keeper.send(keeper::Signal{1, 0, SIGINT, true});
+    CHECK_FALSE(keeper.read_some(100ms));  // What a script starts behind & ignores it.
+    keeper.send(keeper::Signal{1, 0, SIGHUP, true});
+    CHECK(keeper.wait<keeper::Exited>().signal == SIGTERM);
+  }
+  SECTION("unless it is cleared") {
+    spawn_wrapper("trap \"\" TERM");
+    keeper.send(keeper::Clear{1});
+    CHECK(keeper.wait<keeper::Exited>().signal == SIGTERM);
+    CHECK(keeper.wait<keeper::Cleared>().killed >= 1);
+    CHECK(process::descendants(keeper.pid()).empty());
+  }
+}
+
+TEST_CASE("after the signals of a terminal a rank ends by itself", "[keeper]") {
+  TemporaryDir dir;
+  TestKeeper keeper;
+  keeper.spawn_shell(0, "sleep 1000 & echo up; exec sleep 1000", dir.file("log"));  // The first one ignores SIGINT.
+  keeper.require_until("up", std::chrono::seconds(20), [&] { return keeper.output[0] == "up\n"; });
+  keeper.send(keeper::Signal{1, 0, SIGINT, true});
+  CHECK(keeper.wait<keeper::Exited>().signal == SIGINT);
+  keeper.send(keeper::Clear{1});
+  CHECK(keeper.wait<keeper::Cleared>().killed == 1);
+}
+
 TEST_CASE("the terminal's signals do not end a keeper", "[keeper]") {
   TemporaryDir dir;
   TestKeeper keeper;

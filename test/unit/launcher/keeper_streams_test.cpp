@@ -52,6 +52,22 @@ TEST_CASE("stdout and stderr are told apart, and the log has both", "[keeper]") 
   CHECK(read_file(dir.file("filtered")) == "three two\n");
 }
 
+TEST_CASE("in a file of all ranks each line says whose it is, and a long one says so once", "[keeper]") {
+  TemporaryDir dir;
+  TestKeeper keeper;
+  const std::string script = "head -c 100000 /dev/zero | tr '\\0' x; echo ' loss'; echo other; printf 'loss 2'";
+  for (const Rank rank : {0, 1}) {
+    keeper::Spawn spawn = shell(dir, rank, rank == 0 ? "printf 'loss 1\\nother\\nloss 2'" : script);
+    spawn.line_prefix = "[r" + std::to_string(rank) + "]:";
+    spawn.out.filters = {"loss", "xx"};
+    spawn.out.filtered_path = dir.file("filtered");
+    keeper.send(spawn);
+    CHECK(keeper.wait<keeper::Exited>().exit_code == 0);
+  }
+  CHECK(read_file(dir.file("filtered")) ==
+        "[r0]:loss 1\n[r0]:loss 2\n[r1]:" + std::string(100000, 'x') + " loss\n[r1]:loss 2\n");
+}
+
 TEST_CASE("a stream that is not shown is in its files alone", "[keeper]") {
   TemporaryDir dir;
   TestKeeper keeper;

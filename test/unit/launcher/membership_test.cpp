@@ -17,60 +17,14 @@
 #include "launcher/net/join_service.hpp"
 #include "launcher/net/private_files.hpp"
 #include "test/unit/common/file_size_limit.hpp"
+#include "test/unit/launcher/join_desk.hpp"
 #include "test/unit/launcher/tls_test_support.hpp"
 
 using namespace sgd;
 using namespace std::chrono_literals;
 using net::JoinOutcome;
 using net::Role;
-
-namespace {
-
-/// A coordinator's state folder with a service, as `sgd-launch init` makes it.
-struct JoinDeskHere {
-  test::TemporaryFolder folder;
-  std::string state = folder.path() + "/state";
-  std::int64_t now_s = test::unix_now_s();
-  boost::asio::io_context io;
-  net::CertificateAuthority ca = net::CertificateAuthority::create(now_s);
-  net::Digest ca_key = net::public_key_digest_in(ca.certificate()).value();
-  std::unique_ptr<net::JoinService> service;
-  TimePoint now{};
-
-  JoinDeskHere() {
-    REQUIRE(ca.save(net::ca_folder(state)).ok());
-    REQUIRE(net::make_identity(state, ca, {Role::kCoordinator, "head", false, {"head.example", "10.0.0.1", "::1"}},
-                               net::coordinator_identity_folder(state), now_s)
-                .ok());
-    service = net::JoinService::open(io, state).value();
-  }
-  net::JoinToken token(Role role, const std::string& name = "", bool is_admin = false,
-                       std::int64_t valid_s = 900) const {
-    const net::JoinToken made = net::make_join_token(ca_key, role);
-    net::TokenStore store = net::load_tokens(state).value();
-    REQUIRE(store.add(made, name, is_admin, now_s, valid_s).ok());
-    REQUIRE(net::save_tokens(state, store).ok());
-    return made;
-  }
-  static join::Join message(const net::JoinToken& token, const std::string& name = "",
-                            const std::string& default_name = "node1") {
-    return {net::to_text(token), net::make_request(net::make_key()).value(), name, default_name};
-  }
-  join::Response ask(const join::Request& message, const std::string& peer = "10.0.0.2:4000",
-                     const net::PeerIdentity& as = {}) {
-    return service->answer({now, now_s, peer, as}, message);
-  }
-  /// "agent node1 admin", or the reason of the refusal.
-  std::string outcome(const join::Request& message, const std::string& peer = "10.0.0.2:4000",
-                      const net::PeerIdentity& as = {}) {
-    const join::Response reply = ask(message, peer, as);
-    if (const auto* refused = std::get_if<join::Refused>(&reply)) return refused->reason;
-    const auto identity = net::identity_in(std::get<join::Joined>(reply).certificate).value();
-    return std::string(net::role_name(identity.role)) + " " + identity.name + (identity.is_admin ? " admin" : "");
-  }
-};
-
-}  // namespace
+using test::JoinDeskHere;
 
 TEST_CASE("identity: a URI is a role and a name, and nothing else", "[net]") {
   CHECK(net::identity_uri(Role::kAgent, "n1", false) == "sgd://agent/n1");
@@ -288,7 +242,9 @@ TEST_CASE("join service: a disk that is full takes neither the name nor the toke
     REQUIRE(::rmdir(in_the_way.c_str()) == 0);
   }
   SECTION("where certificates are noted") {
-    std::ofstream(log, std::ios::app) << std::string(100'000, '#') << '\n';
+    std::ofstream(log, std::ios::app)
+        << R"({"issued_s":1,"expires_s":2,"role":"agent","name":"old","serial":"aa","why":")"
+        << std::string(100'000, '#') << "\"}\n";
     const auto before = std::filesystem::file_size(log);
     {
       const test::FileSizeLimit limit(before + 20);
@@ -355,7 +311,7 @@ TEST_CASE("attempt limit: remembers a bounded number of peers", "[net]") {
   CHECK(net::address_of_peer("::ffff:10.0.0.2:41822") == "10.0.0.2");  // IPv4, where [::] listens.
 }
 
-TEST_CASE("issued log: a torn line is ignored and harms no other", "[net]") {
+TEST_CASE("issued log: a torn end is ignored, goes with the next line, and harms no other", "[net]") {
   test::TemporaryFolder folder;
   const net::PeerIdentity one{Role::kAgent, "node1", "aa", false, 1, 100};
   const net::PeerIdentity two{Role::kAgent, "node2", "bb", false, 1, 200};

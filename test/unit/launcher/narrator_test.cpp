@@ -248,8 +248,17 @@ TEST_CASE("of a command's end no epochs are told, and a model that was not kept 
 }
 
 TEST_CASE("failures and waits are told to those, too, who want no progress; ranks that have moved are progress") {
-  for (const char* trouble : {"failure", "backoff", "node_lost", "straggler", "last_line_refused"})
+  for (const char* trouble : {"failure", "backoff", "node_lost", "straggler", "last_line_refused", "output_dropped"})
     CHECK(cli::is_trouble({{"event", trouble}}));
+  nlohmann::ordered_json dropped = {
+      {"event", "output_dropped"},   {"generation", 1}, {"rank", 2}, {"node", "n1"}, {"lines", 27914}, {"bytes", 1},
+      {"reason", "log file l: full"}};
+  CHECK(cli::narrate_event(dropped) ==
+        "warning: rank 2 on n1: 27,914 lines (1 byte) of output dropped: log file l: full");
+  dropped["lines"] = 0;
+  CHECK(cli::narrate_lost(dropped, 2, 1) == "warning: rank 2 on n1: 1 byte of output dropped: log file l: full");
+  CHECK(cli::narrate_lost(dropped, 1, {}).empty());
+  CHECK(cli::narrate_lost(dropped, {}, 2).empty());
   const nlohmann::ordered_json moved = {
       {"event", "moved"}, {"from", {{"a", 2}}}, {"to", {{"b", 1}, {"c", 1}}}, {"reason", "a is drained"}};
   CHECK_FALSE(cli::is_trouble(moved));

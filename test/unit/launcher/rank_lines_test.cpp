@@ -6,6 +6,7 @@
 
 #include "launcher/cli/console.hpp"
 #include "launcher/cli/remote_lines.hpp"
+#include "launcher/keeper/console_lines.hpp"
 
 using namespace sgd;
 using namespace std::chrono_literals;
@@ -212,6 +213,81 @@ TEST_CASE("rank lines: in a pipe or a file no byte of several ranks stands twice
   CHECK(alone.take(Stream::kOut) == "0: name? ");  // A program may wait for it, and nobody else can come between.
   alone.add(1s, 0, "name? x\n");
   CHECK(alone.take(Stream::kOut) == "x\n");
+}
+
+namespace {
+
+/// As the keeper sends it: every part but the last has its mark.
+std::string marked_part(char letter) {
+  return std::string(keeper::kConsoleLineBytesMax, letter) + std::string(keeper::kSplitMark);
+}
+
+std::string whole_part(char letter) {
+  return std::string(keeper::kConsoleLineBytesMax, letter);
+}
+
+LineStyle bare_style() {
+  LineStyle style;
+  style.prefix = "";
+  return style;
+}
+
+}  // namespace
+
+TEST_CASE("rank lines: with nothing in front a long line is one line, and nobody writes into it") {
+  Shown shown(bare_style());
+  shown.add(0s, 0, marked_part('a') + marked_part('b'));
+  CHECK(shown.take(Stream::kOut) == whole_part('a') + whole_part('b'));
+  shown.add(0s, 1, "other\n");
+  shown.add(0s, 1, "beside\n", Stream::kErr);
+  shown.open(0s, 1, "more? ", Stream::kOut);
+  CHECK(shown.take(Stream::kOut).empty());
+  CHECK(shown.take(Stream::kErr) == "beside\n");
+  CHECK(shown.lines.next_flush() == TimePoint(1s));
+  shown.add(900ms, 0, marked_part('c'));
+  shown.lines.flush(TimePoint(1s), false, shown.out);
+  CHECK(shown.take(Stream::kOut) == whole_part('c'));  // It goes on, and so does the wait.
+  shown.add(1s, 0, "end\nnext\n");
+  CHECK(shown.take(Stream::kOut) == "end\nnext\nother\n");
+  CHECK_FALSE(shown.lines.next_flush());
+  Shown prefixed({});
+  prefixed.add(0s, 0, marked_part('a'));
+  CHECK(prefixed.take(Stream::kOut) == "0: " + marked_part('a'));
+}
+
+TEST_CASE("rank lines: a long line that does not end holds others up for a bounded time and size") {
+  Shown shown(bare_style());
+  shown.add(0s, 0, marked_part('a'));
+  shown.add(1ms, 1, "other\n");
+  shown.open(200ms, 0, "bb", Stream::kOut);  // What there is of its next part.
+  shown.lines.flush(TimePoint(1s), false, shown.out);
+  CHECK(shown.take(Stream::kOut) == whole_part('a') + "bb\nother\n");
+  shown.add(2s, 0, "bbb\n");
+  CHECK(shown.take(Stream::kOut) == "bbb\n");
+  shown.add(3s, 0, marked_part('a'));
+  const std::string most(cli::LongLines::kWaitingBytesMax - 2, 'x');
+  shown.add(3s, 1, "y\n");
+  shown.add(3s, 1, most.substr(0, most.size() - 1) + "\n");
+  CHECK(shown.take(Stream::kOut) == whole_part('a'));
+  shown.add(3s, 1, "z\n");
+  CHECK(shown.take(Stream::kOut).size() == 1 + 2 + most.size() + 2);
+  shown.add(4s, 0, marked_part('a'));
+  shown.add(4s, 1, marked_part('b'));
+  shown.add(4s, 0, "A\n");
+  shown.add(4s, 0, "C\n");
+  CHECK(shown.take(Stream::kOut) == whole_part('a') + "A\n" + whole_part('b'));
+  shown.add(4s, 1, "B\n");
+  CHECK(shown.take(Stream::kOut) == "B\nC\n");
+}
+
+TEST_CASE("rank lines: what a rank writes itself is no mark") {
+  Shown shown(bare_style());
+  shown.add(0s, 0, "says [line goes on]\n");
+  shown.add(0s, 1, whole_part('x') + "\n");
+  shown.add(0s, 0, whole_part('y').substr(15) + std::string(keeper::kSplitMark));
+  CHECK(shown.take(Stream::kOut) == "says [line goes on]\n" + whole_part('x') + "\n" + whole_part('y').substr(15) +
+                                        std::string(keeper::kSplitMark));
+  CHECK_FALSE(shown.lines.next_flush());
 }
 
 TEST_CASE("rank lines: of logs that come from a cluster, each with its node and its place there") {

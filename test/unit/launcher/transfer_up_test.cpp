@@ -252,6 +252,24 @@ TEST_CASE("transfer: a run that nobody knows any more stays for its time", "[tra
   }
 }
 
+TEST_CASE("transfer: a folder of an earlier life that cannot be made ready stays for its time, and then goes",
+          "[transfer]") {
+  Transfers at;
+  Transfers::Node& node = at.add_node("node1");
+  const std::string folder = at.want(node).run_dir;
+  node.spool.reset();
+  fs::remove_all(folder + "/logs");
+  append(folder + "/logs", "a file where a folder must be");
+  at.revisit = 20ms;
+  at.keep_refused = 60ms;
+  at.start(node, "node1", 2);
+  CHECK(fs::exists(refusal_of(folder)));
+  at.run_until([&] { return !fs::exists(folder); });
+  CHECK_FALSE(fs::exists(refusal_of(folder)));
+  CHECK(std::count_if(node.warnings.begin(), node.warnings.end(),
+                      [&](const std::string& warning) { return warning.starts_with(folder + " stays for"); }) == 1);
+}
+
 TEST_CASE("transfer: a node that had no rank of the run adds nothing to it, and hears nothing of it", "[transfer]") {
   Transfers at;
   at.foreign = {"node2"};

@@ -58,6 +58,28 @@ TEST_CASE("audit log: a client that asks for ever has a bounded number of files,
   for (std::size_t at = 1; at < all.size(); ++at) CHECK(all[at] == all[at - 1] + 1);
 }
 
+TEST_CASE("audit log: lines that cannot be read are said, and take no line behind them along") {
+  const test::StateFolder folder;
+  std::filesystem::create_directory(folder.state());
+  const std::string path = folder.file("audit.jsonl");
+  CHECK(AuditLog::damage_in(folder.state()).empty());
+  std::ofstream(path) << "{\"run\":1}\n";
+  CHECK(AuditLog::damage_in(folder.state()).empty());
+  std::ofstream(path, std::ios::app) << std::string(9, '\0') << "\n{\"run\":2}\n{\"time\":17";
+  CHECK_THAT(AuditLog::damage_in(folder.state()),
+             Catch::StartsWith(path + " is damaged: 2 of its 4 lines cannot be read, from line 2 on"));
+  {
+    AuditLog log([](const std::string& message) { FAIL(message); });
+    REQUIRE(log.open(folder.state()).ok());
+    log.add({"eva", "", "", false, {}}, "stop", {{"run", 3}});
+  }
+  std::ifstream file(path);
+  std::string last;
+  for (std::string line; std::getline(file, line);) last = line;
+  REQUIRE(nlohmann::json::accept(last));
+  CHECK(nlohmann::json::parse(last).at("run") == 3);
+}
+
 TEST_CASE(
     "audit log: while the disk hangs a bounded number of lines waits, and that others are left out is said once") {
   const test::StateFolder folder;

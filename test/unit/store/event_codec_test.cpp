@@ -103,6 +103,7 @@ std::vector<CoordinatorEvent> samples() {
       SearchFailed{"run", "it has ended with exit code 3"},
       FromAgent{"a", cluster::Fact{7, 10, "run", 2, cluster::WorkerStarted{1, 99, {"0", "GPU-a"}}}},
       FromAgent{"a", cluster::Fact{7, 11, "run", 2, cluster::RanksRaised{{{1, {"E", "bad", {"f"}, 1.5}, "GPU-a"}}}}},
+      FromAgent{"a", cluster::Fact{7, 12, "run", 2, cluster::OutputDropped{1, 5, 60, "log file l: No space left"}}},
       CheckpointStored{"run", "checkpoints/step-000000000010-gen-0001"},
       Restarted{},
       Tick{},

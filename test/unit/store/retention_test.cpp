@@ -12,6 +12,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "common/job/load.hpp"
 #include "launcher/coordinator/run_retention.hpp"
 #include "launcher/storage/beneath.hpp"
+#include "launcher/storage/file_owner.hpp"
 #include "launcher/storage/remove_tree.hpp"
 #include "launcher/storage/run_directory.hpp"
 #include "state_folder.hpp"
@@ -235,15 +237,59 @@ TEST_CASE("retention: a folder of thousands of levels goes, whatever the limit o
   CHECK_FALSE(storage::remove_tree(top));  // A missing one is none.
 }
 
-TEST_CASE("retention: what cannot be removed is said, and what can goes") {
-  if (::geteuid() == 0) return;  // Root may remove all.
+namespace {
+
+/// A folder for runs of somebody whom modes of files keep out: us, or under root another user, as whom we act.
+struct ModestFolder {
+  ModestFolder() {
+    std::filesystem::create_directories(runs);
+    if (::geteuid() != 0) return;
+    REQUIRE(::chmod(std::filesystem::path(runs).parent_path().c_str(), 0711) == 0);
+    REQUIRE(::chown(runs.c_str(), kNobody.uid, kNobody.gid) == 0);
+    as.emplace(kNobody);
+  }
+  static constexpr storage::FileOwner kNobody{65534, 65534};
   const test::StateFolder folder;
-  const std::string top = folder.run("closed");
-  std::filesystem::create_directories(top + "/kept/below");
+  std::string runs = std::filesystem::path(folder.run("x")).parent_path();
+  std::optional<storage::ScopedFileOwner> as;
+};
+
+mode_t mode_of(const std::string& path) {
+  struct stat info {};
+  REQUIRE(::lstat(path.c_str(), &info) == 0);
+  return info.st_mode & 07777;
+}
+
+}  // namespace
+
+TEST_CASE("retention: what cannot be removed is said, and what can goes") {
+  const ModestFolder folder;
+  const std::string top = folder.runs + "/closed";
   std::filesystem::create_directories(top + "/gone/below");
-  REQUIRE(::chmod((top + "/kept").c_str(), 0500) == 0);
+  REQUIRE(::chmod(folder.runs.c_str(), 0500) == 0);  // It is above, and so nobody's to open here.
   CHECK(storage::remove_tree(top) == std::errc::permission_denied);
   CHECK_FALSE(std::filesystem::exists(top + "/gone"));
-  REQUIRE(::chmod((top + "/kept").c_str(), 0700) == 0);
+  CHECK(mode_of(folder.runs) == 0500);
+  REQUIRE(::chmod(folder.runs.c_str(), 0700) == 0);
   CHECK_FALSE(storage::remove_tree(top));
+}
+
+TEST_CASE("retention: folders that their owner has closed go, too, and those that links lead to stay closed") {
+  const mode_t mode = GENERATE(0500, 0000, 0400, 0300, 0100);
+  const ModestFolder folder;
+  const std::string top = folder.runs + "/closed", other = folder.runs + "/other";
+  std::filesystem::create_directories(other);
+  std::vector<std::string> folders;
+  for (const char* below : {"", "/mod", "/mod/package", "/mod/package/deep", "/mod/other"}) {
+    folders.push_back(top + below);
+    std::filesystem::create_directories(folders.back());
+    std::ofstream(folders.back() + "/file") << "x";
+  }
+  std::filesystem::create_directory_symlink(other, top + "/mod/link");
+  REQUIRE(::chmod(other.c_str(), 0500) == 0);
+  for (auto one = folders.rbegin(); one != folders.rend(); ++one) REQUIRE(::chmod(one->c_str(), mode) == 0);
+  const std::error_code left = storage::remove_tree(top);
+  CHECK(left.message() == std::error_code().message());
+  CHECK_FALSE(std::filesystem::exists(top));
+  CHECK(mode_of(other) == 0500);
 }

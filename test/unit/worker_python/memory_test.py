@@ -354,10 +354,32 @@ class Reports(unittest.TestCase):
             self.report(3, step=1)
 
     def test_numbers_that_no_double_holds(self):
-        line, beat = self.report(step=1, loss=10 ** 400, big=10 ** 30, small=-10 ** 400, nan=math.nan, none=None)
-        self.assertEqual(line["metrics"], {"loss": None, "big": 10 ** 30, "small": None, "nan": None, "none": None})
+        line, beat = self.report(step=1, loss=10 ** 400, big=10 ** 30, small=-10 ** 400, nan=math.nan, none=None, least=-math.inf)
+        self.assertEqual(line["metrics"], {"loss": "Infinity", "big": 10 ** 30, "small": "-Infinity", "nan": None, "none": None, "least": "-Infinity"})
         self.assertEqual(beat, {})
         self.assertIs(type(self.report(step=1, loss=True)[1]["loss"]), float)
+
+    def test_lists_and_dicts(self):
+        class Array:
+            def __init__(self, *values):
+                self.values = values
+
+            def item(self):
+                if len(self.values) != 1:
+                    raise ValueError("can only convert an array of size 1")
+                return self.values[0]
+
+            def tolist(self):
+                return list(self.values)
+
+        line, _ = self.report(step=1, one=Array(2.5), many=Array(1, 2), nested={"a": [1, (2, math.inf)], 3: Array(4)}, none=[])
+        self.assertEqual(line["metrics"], {"one": 2.5, "many": [1, 2], "nested": {"a": [1, [2, None]], "3": 4}, "none": []})
+        endless = []
+        endless.append(endless)
+        with self.assertRaisesRegex(ValueError, "x=.*nested more than 16 deep"):
+            self.report(step=1, x=endless)
+        with self.assertRaisesRegex(TypeError, "x=.*a set is no number, text, list or dict"):
+            self.report(step=1, x=[{1}])
 
     def test_steps_and_epochs_in_range_of_any_kind(self):
         class Number:

@@ -4,7 +4,7 @@ import re
 import unittest
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../worker/python")
-OF_THE_LAUNCHER = {"sgd_launch_preload", "sgd_launch_rank", "sgd_launch_reader", "sgd_launch_server", "sgd_launch_source"}  # It starts them from its own folder.
+OF_THE_LAUNCHER = {"sgd_launch_preload", "sgd_launch_rank", "sgd_launch_reader", "sgd_launch_server", "sgd_launch_source", "sgd_launch_watch"}  # It starts them from its own folder.
 
 
 def text_of(name):

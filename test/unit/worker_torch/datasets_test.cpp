@@ -114,6 +114,27 @@ TEST_CASE("data sets: rows of numbers come with classes or numbers") {
   CHECK(batch.features.sizes() == at::IntArrayRef({2, 2, 3}));
 }
 
+TEST_CASE("data sets: what is only trained on has nothing to validate on") {
+  const TemporaryDirectory folder;
+  write_file(folder.file("a.csv"), "x,y,z\n1,2,0\n3,4,1\n");
+  job::Training training;
+  training.dataset = {{"type", "csv"},
+                      {"train", folder.file("a.csv")},
+                      {"validation", folder.file("a.csv")},
+                      {"columns", {{"target", "z"}}}};
+  training.model = {{"outputs", 2}};
+  const auto both = make_dataset(training);
+  CHECK(both->has_validation());
+  CHECK(both->parts().size() == 2);
+  training.has_validation = false;
+  const auto one = make_dataset(training);
+  CHECK_FALSE(one->has_validation());
+  REQUIRE(one->parts().size() == 1);
+  CHECK(one->parts().front().split == Split::kTrain);
+  training.datasets = {{"train", training.dataset}};
+  CHECK_FALSE(make_dataset(training)->has_validation());
+}
+
 TEST_CASE("data sets: tokens come in windows") {
   const TemporaryDirectory folder;
   write_file(folder.file("t"), test::bytes_of<std::uint16_t>({1, 2, 3, 4, 5}));

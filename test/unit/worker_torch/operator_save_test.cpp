@@ -187,6 +187,17 @@ TEST_CASE("what could not come back exactly is refused when it is saved, with ra
   CHECK_THROWS_WITH(own_state_of(kept, 3), Catch::Contains("\"rare\" in state_tensors() of rank 3 is not dense"));
 }
 
+TEST_CASE("a function is told of the tensors that it has") {
+  OperatorState state;
+  const nlohmann::json values = {{"x", std::nan("")}};
+  CHECK_THROWS_WITH(json_state_of("save_checkpoint()", 0, values, kFunctionTensors),
+                    Catch::Contains("keep it in the tensors of save_checkpoint(), or in words of your own"));
+  CHECK_THROWS_WITH(check_json_bytes("save_checkpoint()", 0, kStateJsonBytesMax + 1, kFunctionTensors),
+                    Catch::EndsWith("keep what is large in the tensors of save_checkpoint()"));
+  CHECK_THROWS_WITH(add_tensors({{"rare", at::zeros({2, 2}).to_sparse()}}, 0, state, kFunctionTensors),
+                    Catch::StartsWith("tensor \"rare\" in the tensors of save_checkpoint() of rank 0 is not dense"));
+}
+
 TEST_CASE("a state over a limit is an error with rank, size and limit; limits kStateJsonBytesMax, kGatherBytesMax") {
   CHECK_NOTHROW(check_json_bytes("state()", 3, kStateJsonBytesMax));
   CHECK_THROWS_WITH(check_json_bytes("state()", 3, kStateJsonBytesMax + 1),

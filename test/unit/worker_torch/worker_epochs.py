@@ -187,6 +187,28 @@ class EarlyStop(RecoveryTest):
         self.assertAlmostEqual(struct.unpack("<d", struct.pack("<Q", bits))[0], mean, delta=1e-12)
         self.assertNotAlmostEqual(mean, sum(report["val_loss"] for report in reports) / 3, delta=1e-9)
 
+    def judged(self, infinite=False, **early_stop):
+        job = linear_job(2, 16, epochs=20, operator={"type": "judged", "infinite": infinite},
+                         early_stop={"mode": "min", "patience": 2, "min_delta": 0, **early_stop})
+        job["plugins"] = [library("own_data")]
+        return job
+
+    def test_it_looks_at_what_the_operators_own_validation_returns(self):
+        for metric, best in (("score", "1.5"), ("val_loss", "7")):
+            with self.subTest(metric):
+                self.assertEqual(self.reasons(self.train(self.judged(metric=metric), 2)),
+                                 {3: f"{metric} has not got better than {best} (epoch 1) in 2 validations"})
+        agent = self.agent(self.judged(metric="scores"), 2)
+        agent.start()
+        self.assertTrue(set(agent.run()) <= {1, 75})
+        self.assertIn("set it to one of val_loss, val_accuracy, score", agent.of_type("failed")[0]["message"])
+
+    def test_an_infinite_value_of_one_rank_is_not_hidden(self):
+        agent = self.train(self.judged(metric="score", mode="max", infinite=True), 2)
+        self.assertEqual([m["metrics"]["score"] for m in agent.of_type("report", 1) if m["key"]["phase"] == "validate"],
+                         [2, "Infinity", "Infinity"])
+        self.assertEqual(self.reasons(agent), {3: "score has not got better than 1.5 (epoch 1) in 2 validations"})
+
     def test_a_metric_that_validation_lacks_is_an_error_with_those_it_has(self):
         job = linear_job(1, 32, early_stop={"metric": "val_los", "mode": "min", "patience": 1, "min_delta": 0})
         agent = self.agent(job, 1)

@@ -72,6 +72,27 @@ class OwnLoop(RecoveryTest):
         resumed = self.train(bare_job(count=7), 2, generation=9, resume_from=self.checkpoint(agent))
         self.assertEqual([self.metric(resumed, i + 1, "validate", "sum") for i in (5, 6)], [15, 21])
 
+    def test_a_checkpoint_has_the_step_of_the_reports_before_it(self):
+        """Also where an optimizer is prepared that makes no update, and over a failure."""
+        def steps(agent, kind):
+            return [message["step"] for message in agent.of_type(kind, 0)]
+        for prepares, first in ((False, 1), (True, 0)):
+            with self.subTest(prepares=prepares):
+                clean = self.train(bare_job(prepares=prepares), 2)
+                self.assertEqual(steps(clean, "report"), [first + i for i in range(5)])
+                self.assertEqual(steps(clean, "checkpoint"), steps(clean, "report"))
+                job = bare_job(prepares=prepares, mistake="dies")
+                agent = self.agent(job, 2)
+                agent.start()
+                agent.run(until=lambda a: a.ranks[1].exit_code is not None)
+                agent.send_all({"type": "abort", "generation": agent.generation})
+                self.assertEqual(sorted(agent.run()), [-9, 75])
+                agent = self.next_generation(job, agent)
+                agent.start()
+                self.assertEqual(agent.run(), [0, 0])
+                self.assertEqual(steps(agent, "report"), [first + 3, first + 4])
+                self.assertEqual(steps(agent, "checkpoint"), [first + 3, first + 4])
+
     def test_a_loop_that_only_saves_stops_behind_a_save(self):
         agent = self.agent(bare_job(count=1_000_000, reports=False), 2)
         agent.start()
@@ -187,6 +208,12 @@ class OwnLoop(RecoveryTest):
                 agent.start()
                 self.assertTrue(set(agent.run()) <= {USER_ERROR, 75})
                 self.assertIn(words, agent.of_type("failed")[0]["message"])
+
+    def test_what_no_checkpoint_holds_may_be_a_tensor(self):
+        agent = self.agent(bare_job(workers=1, mistake="saves NaN"), 1)
+        agent.start()
+        self.assertEqual(agent.run(), [USER_ERROR])
+        self.assertIn("keep it in the tensors of save_checkpoint(), or in words of your own", agent.of_type("failed")[0]["message"])
 
     def test_a_scheduler_that_follows_a_metric_has_none(self):
         agent = self.agent(bare_job(mistake="follows a metric"), 2)

@@ -154,6 +154,37 @@ class OwnData(RecoveryTest):
         self.assertEqual(agent.run(), [0, 0])
         self.assertEqual(self.weights(clean), self.weights(agent))
 
+    def validations(self, agent):
+        return [m["metrics"] for m in agent.of_type("report", 0) if m["key"]["phase"] == "validate"]
+
+    def test_of_several_only_the_part_that_is_used_needs_samples(self):
+        def sets(train, validation):
+            job = pairs_job(epochs=1)
+            del job["training"]["dataset"]
+            job["training"]["datasets"] = {name: {"type": "pairs", "samples": 1000, "wrong": wrong}
+                                           for name, wrong in (("train", train), ("validation", validation))}
+            return job
+        agent = self.train(sets("no validation", "no training"), 2)
+        self.assertEqual((self.metric(agent, 1, "train", "num_samples"), self.metric(agent, 1, "validate", "num_samples")), (500, 50))
+        agent = self.agent(sets("", "no validation"), 1, forks=None)
+        agent.start()
+        self.assertEqual(agent.run(), [USER_ERROR])
+        self.assertIn("says it has 0 samples to validate on: 1 to", agent.of_type("failed")[0]["message"])
+
+    def test_without_samples_to_validate_on_no_epoch_is_validated(self):
+        agent = self.train(pairs_job(epochs=2, wrong="no validation"), 2)
+        self.assertEqual(self.validations(agent), [{}, {}])
+        early_stop = {"metric": "val_loss", "mode": "min", "patience": 1, "min_delta": 0}
+        plateau = {"type": "reduce_on_plateau", "metric": "val_loss"}
+        for changes, words in (({"early_stop": early_stop}, '"training.early_stop" needs validation'),
+                               ({"scheduler": plateau}, 'the scheduler "reduce_on_plateau" needs validation'),
+                               ({"validate_only": True}, '"training.validate_only" needs validation')):
+            with self.subTest(words):
+                agent = self.agent(pairs_job(wrong="no validation", **changes), 1)
+                agent.start()
+                self.assertEqual(agent.run(), [CONFIGURATION])
+                self.assertIn(words, agent.of_type("failed")[0]["message"])
+
     def test_what_it_does_wrong_is_said_with_its_name(self):
         for wrong, code, words in (
                 ("gather", USER_ERROR, "sample 3 is bad"), ("factory", USER_ERROR, "no pairs today"),

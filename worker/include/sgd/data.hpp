@@ -37,7 +37,8 @@ class Dataset {
 
   /// What a model that a job names must know; the default says nothing.
   [[nodiscard]] virtual SampleShape shape() const { return {{}, 0}; }
-  /// Samples of a split, 1 to 2^32 - 1; the same on every node.
+  /// Samples of a split, 1 to 2^32 - 1; the same on every node. With 0 to validate on no epoch is validated. Of one of
+  /// "training.datasets" only the part that is used must have some.
   [[nodiscard]] virtual std::int64_t count(Split split) const = 0;
   /// The samples with these numbers, from 0, in this order: the first size of each tensor is their number. What a
   /// sample is may depend on its number and the epoch (from 1), and on nothing else, so that a rank that goes on after

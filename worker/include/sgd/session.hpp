@@ -100,11 +100,13 @@ class Session {
   /// Throws Stopped when the run is asked to stop.
   virtual void step_done() = 0;
 
-  /// A line of metrics: numbers are averaged over the ranks, anything else is rank 0's. Collective. Throws Stopped when
-  /// the run is asked to stop.
+  /// A line of metrics: numbers are averaged over the ranks, anything else is rank 0's. `epoch`, `step`, `phase`,
+  /// `generation` and `world_size` are the line's own, and replace what is given under these names. Collective. Throws
+  /// Stopped when the run is asked to stop.
   virtual void report(const nlohmann::json& metrics) = 0;
-  /// Rank 0's is kept, on disk and in memory, with all that is prepared. Collective. Throws Stopped when the run is
-  /// asked to stop.
+  /// Rank 0's is kept, on disk and in memory, with all that is prepared. `checkpoint.keep.best` judges it by the
+  /// reports of its step, so report() comes first; where no optimizer has made an update, a step is what lies between
+  /// two saves. Collective. Throws Stopped when the run is asked to stop.
   virtual void save_checkpoint(const nlohmann::json& values, const NamedTensors& tensors = {}) = 0;
   /// What was saved last in this run, or in the checkpoint that it was begun with.
   [[nodiscard]] virtual std::optional<SavedCheckpoint> load_checkpoint() = 0;

@@ -72,7 +72,8 @@ class TrainingOperator {
   /// Forward of the first model, loss, step.minimize().
   virtual BatchMetrics train_batch(const Batch& batch, Step& step);
 
-  /// One pass over this rank's validation batches, without gradients.
+  /// One pass over this rank's validation batches, without gradients. Returns further keys for the report, which take
+  /// the place of what has been measured under these names; "early_stop" and "reduce_on_plateau" may look at them.
   virtual nlohmann::json validate(BatchStream& batches);
   /// Loss, and accuracy by the largest output; 0 where the output has no classes.
   virtual BatchMetrics validate_batch(const Batch& batch, const BatchInfo& info);

@@ -88,7 +88,9 @@ struct TrainerOptions {
 #endif
   /// A coordinator, as "node1:7070": runs go to its cluster, and their folders here are copies. Empty: this machine.
   std::string address;
-  /// Where the folders of runs are made: run_001, run_002, ... Empty: runs/trainer-<time> in the working directory.
+  /// Where the folders of runs are made: run_001, run_002, ... for what trains, validate_001, ... and apply_001, ...
+  /// for the calls of these names. Those that are there already stay, and the numbers go on behind them. Empty:
+  /// runs/trainer-<time> in the working directory.
   std::string logdir;
   /// How long a run that is stopped has for its checkpoint, before it is killed.
   std::chrono::milliseconds shutdown_limit = std::chrono::seconds(60);
@@ -165,18 +167,23 @@ class Trainer {
   void start();
 
   /// One more epoch: its report, as RaySGD's train() gives it. The job's training.epochs is not looked at; the epoch is
-  /// validated where the job says so. It goes on from the newest checkpoint of the calls before, or what load() named.
+  /// validated where the job says so. It goes on from the newest checkpoint of the calls before, or what load() named;
+  /// the first one from the job's resume_from, where it has one. To go on it needs checkpoints: with checkpoint.every
+  /// "never" it saves as with "epoch". Throws TrainerError where nothing of phase "train" was reported: training has
+  /// stopped early, the job has validate_only, or a function has reported nothing of it.
   nlohmann::json train(const Changes& changes = nullptr);
-  /// Measures the weights of that checkpoint: what RaySGD's validate() gives. Trains nothing.
+  /// Measures the weights of that checkpoint: what RaySGD's validate() gives. Trains nothing, and saves nothing.
   nlohmann::json validate(const Changes& changes = nullptr);
 
-  /// The job from its beginning to its end, or from what load() named: what the training function has returned on each
-  /// rank, in their order; empty where nothing was returned.
+  /// The job from its beginning, or from what load() named, to its end: what the training function has returned on each
+  /// rank, in their order; empty where nothing was returned. It saves as the job says: with checkpoint.every "never"
+  /// the other calls know nothing of what it has trained.
   nlohmann::json run(const Changes& changes = nullptr);
   /// The same, report by report. While it goes on, no other call is taken.
   [[nodiscard]] RunIterator run_iterator(const Changes& changes = nullptr);
 
-  /// Runs a registered function on each worker, {"type": NAME, settings ...}: what it has returned on each rank.
+  /// Runs a registered function on each worker, {"type": NAME, settings ...}: what it has returned on each rank. Of the
+  /// job it has all that a function may have, but no resume_from: early_stop, metrics and the like are left out.
   nlohmann::json apply(const nlohmann::json& function, const Changes& changes = nullptr);
 
   /// Copies the newest checkpoint, whole or not at all, to the folder `path`, in place of a checkpoint there; returns
