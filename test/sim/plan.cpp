@@ -142,10 +142,6 @@ core::CoordinatorSettings draw_settings(Chance& chance) {
   settings.flap_window = chance.between(seconds(20), minutes(10));
   settings.stable_after = chance.between(seconds(1), seconds(20));
   if (chance.with(0.3)) settings.finished_max = static_cast<std::size_t>(chance.between(0, 2));
-  if (chance.with(0.3)) {  // As with thousands of nodes.
-    settings.offered_at_once = 0;
-    settings.offer_gap = chance.spread_between(milliseconds(1), milliseconds(50));
-  }
   return settings;
 }
 
@@ -286,6 +282,10 @@ Plan draw_plan(std::uint64_t seed) {
     slots += plan.nodes.back().slots;
   }
   plan.settings = draw_settings(chance);
+  if (seed % 4 == 0) {  // As with thousands of nodes.
+    plan.settings.offered_at_once = 0;
+    plan.settings.offer_gap = milliseconds(1LL << (seed / 4 % 6));
+  }
   const bool is_shared = theme == Theme::kQueue || theme == Theme::kStrays || theme == Theme::kPartedStarts;
   const bool is_busy = is_shared || chance.with(0.3);
   const int runs = is_busy ? chance.between(4, 8) : chance.with(0.6) ? 1 : chance.between(2, 3);
