@@ -1,6 +1,7 @@
 #include "common/messages/codec.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "common/json/shallow.hpp"
 

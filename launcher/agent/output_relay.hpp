@@ -6,7 +6,7 @@
 //   no connection --something is said--> connected --the run is gone, and all is written: AllSaid--> closed
 //        └─ nobody listens: it is taken at once, and lost for the console (logs have it)  <── the launcher has gone
 //
-// What is not written when this process dies is in the logs, and not on the console.
+// What is on its way here when this process dies is in the logs, and not on the console.
 
 #include <cstdint>
 #include <deque>

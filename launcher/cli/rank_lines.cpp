@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/replace_all.hpp"
 #include "common/json/nlohmann.hpp"
 #include "launcher/keeper/traceback.hpp"
 
@@ -25,11 +26,6 @@ std::string clock_time(double unix_s) {
   if (::localtime_r(&whole, &parts) == nullptr) return {};
   const int milliseconds = static_cast<int>((unix_s - std::floor(unix_s)) * 1e3);
   return fmt::format("{:02d}:{:02d}:{:02d}.{:03d}", parts.tm_hour, parts.tm_min, parts.tm_sec, milliseconds);
-}
-
-void replace_all(std::string& text, std::string_view what, const std::string& with) {
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size()))
-    text.replace(at, what.size(), with);
 }
 
 }  // namespace

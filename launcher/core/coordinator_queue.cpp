@@ -35,6 +35,7 @@ Duration Coordinator::offer_gap() const {
 
 /// Runs hear of what has changed on their nodes.
 void Coordinator::tell_views(TimePoint now, CoordinatorCommands& out) {
+  if (changed_nodes_.empty()) return;
   for (const auto& [id, run] : live_)
     for (const NodeId& node : changed_nodes_)
       if (nodes_.contains(node)) run->on_view(now, node, view_of(node), out);

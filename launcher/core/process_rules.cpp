@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "common/base/replace_all.hpp"
 #include "common/base/time.hpp"
 #include "common/json/lenient.hpp"
 
@@ -74,9 +75,7 @@ std::string line_prefix(const cluster::DesiredRun& run, const NodeId& node, Rank
                                                              {"${time}", ""},
                                                              {"${stream}", ""},
                                                              {"${role_name}", read_or(process, "role", "default")}};
-  for (const auto& [name, value] : values)
-    for (std::size_t at = prefix.find(name); at != std::string::npos; at = prefix.find(name, at + value.size()))
-      prefix.replace(at, name.size(), value);
+  for (const auto& [name, value] : values) replace_all(prefix, name, value);
   return prefix;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/base/replace_all.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/core/backend_environment.hpp"
 
@@ -105,11 +106,8 @@ keeper::Environment rank_environment(const cluster::DesiredRun& run, const RankI
 }
 
 std::vector<std::string> command_of_rank(const nlohmann::json& job, int local_rank) {
-  constexpr std::string_view kMark = "${local_rank}";
   auto words = job.at("command").get<std::vector<std::string>>();
-  for (std::string& word : words)
-    for (std::size_t at = 0; (at = word.find(kMark, at)) != std::string::npos;)
-      word.replace(at, kMark.size(), text(local_rank));
+  for (std::string& word : words) replace_all(word, "${local_rank}", text(local_rank));
   return words;
 }
 

@@ -37,6 +37,11 @@ Duration rounded(Duration time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time);
 }
 
+Duration grown(Duration first, double factor, int times) {
+  const double seconds = to_seconds(first) * std::pow(factor, times);
+  return seconds >= to_seconds(RetryBudget::kDelayMax) ? RetryBudget::kDelayMax : from_seconds(seconds);
+}
+
 }  // namespace
 
 RetryBudget::RetryBudget(const job::JobSpec& job) {
@@ -100,8 +105,7 @@ void RetryBudget::on_ask_again() {
 }
 
 Duration RetryBudget::ask_again_delay() const {
-  const double seconds = to_seconds(kAskAgain) * std::pow(2, repeats_);
-  return seconds >= to_seconds(kDelayMax) ? kDelayMax : from_seconds(seconds);
+  return grown(kAskAgain, 2, repeats_);
 }
 
 void RetryBudget::on_first_step() {
@@ -153,9 +157,8 @@ bool RetryBudget::crashes_in_place(const Failure& cause, std::int64_t step) {
   return is_training_ && crashes_ >= kCrashesInPlace;
 }
 
-Duration RetryBudget::delay(int doublings) const {
-  const double seconds = to_seconds(backoff_.first) * std::pow(backoff_.factor, doublings);
-  return seconds >= to_seconds(kDelayMax) ? kDelayMax : from_seconds(seconds);
+Duration RetryBudget::delay(int times) const {
+  return grown(backoff_.first, backoff_.factor, times);
 }
 
 }  // namespace sgd::core

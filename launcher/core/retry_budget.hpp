@@ -103,7 +103,7 @@ class RetryBudget : private RetryState {
   [[nodiscard]] bool crashes_in_place(const Failure& cause, std::int64_t step);
   [[nodiscard]] bool repeats_itself(const Failure& cause, const EndedGeneration& ended);
   [[nodiscard]] Duration delay_of_crash(const Failure& cause, const EndedGeneration& ended);
-  [[nodiscard]] Duration delay(int doublings) const;
+  [[nodiscard]] Duration delay(int times) const;
 };
 static_assert(has_only_state<RetryBudget>());
 

@@ -13,15 +13,16 @@ namespace sgd::core {
 void RunMachine::send_starts(CoordinatorCommands& out) {
   if (is_training() || has_ports()) return send_desired(cluster::Want::kRun, out);
   if (has_port_of_each(definition_.job.resolved)) return send_desired(cluster::Want::kPrepare, out);
-  const NodeId& first = ranks_.at(0).node;
-  send_start(first, nodes_.at(first), out);
+  for (const auto& [node, record] : nodes_) send_start(node, record, out);
 }
 
-/// Ranks of a command meet at a port of rank 0's node: until it is known, that node alone is told something. Where each
-/// rank has a port, all nodes are.
+/// Ranks of a command meet at a port of rank 0's node: until it is known, other nodes are told nothing, unless each
+/// rank has a port, or the run does without a GPU there, which the node gives to others first from then on.
 void RunMachine::send_start(const NodeId& node, const NodeRecord& record, CoordinatorCommands& out) {
   if (is_training() || has_ports()) return send_desired(node, record, cluster::Want::kRun, out);
-  if (reserves_ports(node)) send_desired(node, record, cluster::Want::kPrepare, out);
+  const bool does_without =
+      !gpu_faults_.empty() && !left_out_of(gpu_faults_, node, definition_.job.recovery.exclude_after).empty();
+  if (reserves_ports(node) || does_without) send_desired(node, record, cluster::Want::kPrepare, out);
 }
 
 bool RunMachine::reserves_ports(const NodeId& node) const {

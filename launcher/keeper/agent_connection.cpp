@@ -74,11 +74,12 @@ Status AgentConnection::resume(const Attach& attach, Started started, std::span<
   started.received = told_received_ = received_;
   if (const Status sent = send_started(started, descriptors); !sent) return sent;
   is_resumed_ = true;
-  for (const std::string& frame : kept_.kept()) {
-    const std::string_view part = frame;
-    write_parts(std::span(&part, 1));
-  }
+  const auto write = [this](std::string_view frame) { write_parts(std::span(&frame, 1)); };
+  // A rank's lines, and how many were lost, come before its exit.
+  if (!unshown_.empty()) write(std::exchange(unshown_, {}));
+  window_.sent(std::exchange(unshown_bytes_, 0));
   for (const auto& [place, dropped] : std::exchange(untold_, {})) send(dropped);
+  for (const std::string& frame : kept_.kept()) write(frame);
   return {};
 }
 
@@ -99,7 +100,7 @@ void AgentConnection::send(const FromKeeper& message) {
   const std::string frame = encode(message);
   if (keeps_ && is_counted(message)) kept_.push(frame);
   const auto* dropped = keeps_ ? std::get_if<OutputDropped>(&message) : nullptr;
-  if (keeps_ && !is_resumed_) {
+  if (is_alone()) {
     if (dropped != nullptr) keep_count(*dropped);
     return;
   }
@@ -111,7 +112,7 @@ void AgentConnection::send(const FromKeeper& message) {
 
 std::int64_t AgentConnection::send_output(const OutputHead& output, std::span<const ConsolePiece> pieces,
                                           bool finish_line) {
-  if (keeps_ && !is_resumed_) return 0;
+  if (is_alone() && output.is_open) return 0;
   std::string_view parts[kPartsMax];
   std::size_t count = 1;
   std::size_t bytes = 0;
@@ -128,9 +129,16 @@ std::int64_t AgentConnection::send_output(const OutputHead& output, std::span<co
   if (bytes == 0) return 0;
   const std::string head = frame_head(output, bytes);
   parts[0] = head;
+  const auto taken = static_cast<std::int64_t>(bytes);
+  if (is_alone()) {
+    if (static_cast<std::int64_t>(unshown_.size() + head.size()) + taken > kOutputWindowBytes) return 0;
+    for (const std::string_view part : std::span(parts, count)) unshown_ += part;
+    unshown_bytes_ += taken;
+    return taken;
+  }
   write_parts(std::span(parts, count));
-  window_.sent(static_cast<std::int64_t>(bytes));
-  return static_cast<std::int64_t>(bytes);
+  window_.sent(taken);
+  return taken;
 }
 
 void AgentConnection::write_parts(std::span<const std::string_view> parts) {

@@ -5,8 +5,9 @@
 // Frames leave in the order in which they were given.
 //
 // Where agents may come back, control messages are kept until one has acknowledged them, and the next one is
-// sent what it lacks. Console output for which nobody is there is gone: the log file has it. What the log file lacks is
-// counted until somebody is there.
+// sent what it lacks, behind the console output for which nobody was there: as much of that as a window holds. What was
+// on its way to an agent that has died is gone for the console: the log file has it. What the log file lacks is counted
+// until somebody is there.
 
 #include <cstdint>
 #include <deque>
@@ -69,8 +70,8 @@ class AgentConnection {
   /// The first message, with its descriptors; makes the socket non-blocking.
   [[nodiscard]] Status send_started(const Started& started, std::span<const int> descriptors);
   void send(const FromKeeper& message);
-  /// Sends the pieces of one stream of a rank as one chunk. Adds a newline when `finish_line`. Returns the console
-  /// bytes sent.
+  /// Sends the pieces of one stream of a rank as one chunk, or keeps them for the next agent. Adds a newline when
+  /// `finish_line`. Returns the console bytes taken: all, or none when too much waits for an agent.
   std::int64_t send_output(const OutputHead& head, std::span<const ConsolePiece> pieces, bool finish_line);
   /// Writes what the socket takes.
   void flush();
@@ -83,6 +84,7 @@ class AgentConnection {
   void enqueue(std::span<const std::string_view> parts, std::size_t skip);
   [[nodiscard]] Status take(const Frame& frame, std::vector<ToKeeper>& out);
   void keep_count(const OutputDropped& dropped);
+  [[nodiscard]] bool is_alone() const { return keeps_ && !is_resumed_; }
 
   process::UniqueFd socket_;
   FrameReader reader_;
@@ -94,6 +96,8 @@ class AgentConnection {
   bool keeps_ = false;       ///< Agents come back.
   bool is_resumed_ = false;  ///< The one that is attached has got what it lacked.
   ResendQueue kept_;
+  std::string unshown_;             ///< Chunk frames for which nobody was there, at most kOutputWindowBytes.
+  std::int64_t unshown_bytes_ = 0;  ///< Their console bytes.
   std::map<std::pair<Rank, std::string>, OutputDropped> untold_;  ///< By rank and reason, while nobody is there.
   std::uint64_t flushed_bytes_ = 0;                               ///< Of the queue, to this agent.
   /// Counts that this agent has not been sent whole, by the bytes of the queue that end with each.

@@ -170,10 +170,8 @@ void RankOutput::write_filtered(StreamOutput& output, const ConsolePiece& piece,
 void RankOutput::console(Stream stream, std::span<const ConsolePiece> pieces, bool finish_line,
                          AgentConnection* agent) {
   if (agent == nullptr || pieces.empty() || !of(stream).is_shown) return;
-  if (agent->window().state() != ConsoleWindow::State::kStalled) {
-    agent->send_output(head(stream), pieces, finish_line);
-    return;
-  }
+  const bool is_stalled = agent->window().state() == ConsoleWindow::State::kStalled;
+  if (!is_stalled && agent->send_output(head(stream), pieces, finish_line) > 0) return;
   for (const ConsolePiece& piece : pieces) {
     console_dropped_.lines += count_lines(piece.bytes) + (piece.split || finish_line ? 1 : 0);
     console_dropped_.bytes += static_cast<std::int64_t>(piece.bytes.size());

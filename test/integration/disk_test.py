@@ -8,7 +8,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from data import image_job, small_fashion, write_job
-from harness import AGENT, LIMIT_S, free_port, read_file, wait_for
+from harness import AGENT, LIMIT_S, fill_disk, free_port, read_file, wait_for
 from tls_cluster import TlsCluster
 
 
@@ -24,13 +24,7 @@ class DiskTest(TlsCluster):
         self._cleanups.insert(1, (subprocess.run, (["umount", "-l", self.state],), {"check": False}))
 
     def fill(self):
-        with open(self.path("state", "full"), "wb", buffering=0) as file:
-            for size in (1 << 20, 1 << 12, 1):
-                try:
-                    while True:
-                        file.write(bytes(size))
-                except OSError:
-                    pass
+        fill_disk(self.path("state", "full"))
 
     def wait_for_reserve(self):
         """Its room, too, and not its name alone."""

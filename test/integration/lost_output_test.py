@@ -10,7 +10,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cluster import Cluster
-from harness import LaunchTest, read_file
+from harness import LaunchTest, fill_disk, read_file
 
 # As scripts do before they start TensorBoard; some go on for longer than a keeper waits before it makes the file again.
 ANEW = "echo before; rm -rf {logs}; mkdir {logs}; echo after{wait}; echo end"
@@ -77,13 +77,7 @@ class LostOutputOnNodesTest(unittest.TestCase):
                 self.skipTest("no file system can be mounted here")
             ends.callback(subprocess.run, ["umount", "-l", state], check=False)
             with Cluster({"n1": 1}, folder=folder) as cluster:
-                with open(os.path.join(state, "full"), "wb", buffering=0) as file:
-                    for size in (1 << 20, 1 << 12, 1):
-                        try:
-                            while True:
-                                file.write(bytes(size))
-                        except OSError:
-                            pass
+                fill_disk(os.path.join(state, "full"))
                 # More than the file system holds: the agent may give room back that it has kept.
                 lines, said, run = self.end(cluster, "seq", "-f", "result %.0f", "300000")
                 self.assertLess(len(lines), 300000)

@@ -65,7 +65,7 @@ bool Story::play_nodes(const std::string& verb, const Words& words) {
   } else if (verb == "preempt") {
     world.agent_event(node, core::agent_event::LeavingSoon{});
   } else if (verb == "ports") {
-    world.hold_ports_back();
+    world.hold_ports_back(words.at(1) == "held-back");
   } else if (verb == "port") {
     world.answer_port(node, static_cast<Generation>(words.number("generation", 1)), words.number("port", 0),
                       words.number("workers", 0));

@@ -45,8 +45,8 @@ class World {
   void cut(const NodeId& node, bool is_seen);
   /// They arrive again; with `is_new_link` both know that something was cut.
   void join(const NodeId& node, bool is_new_link);
-  /// From now on nodes do not say which ports they have reserved, but by answer_port().
-  void hold_ports_back() { answers_ports_ = false; }
+  /// From now on nodes do not say which ports they have reserved, but by answer_port(); or they do again.
+  void hold_ports_back(bool are_held) { answers_ports_ = !are_held; }
   /// `port` 0: there is none; the `workers` after it are those of the ranks.
   void answer_port(const NodeId& node, Generation generation, int port, int workers);
   /// The launcher of the story's run has got a signal that ends nothing.

@@ -48,6 +48,17 @@ MARK = "SGD_TEST_MARK"
 PORTS_FROM = 10_000
 
 
+def fill_disk(path):
+    """A file that takes what room there is, to the last byte."""
+    with open(path, "wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                pass
+
+
 def wait_for(condition, limit_s, what):
     """The first true value of condition(); fails the test, naming `what`, when the limit passes.
 

@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
+#include <optional>
+#include <system_error>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -52,6 +55,7 @@ class AttachedAgent {
       auto frame = reader_.next();
       REQUIRE(frame.ok());
       if (frame.value()) {
+        if (frame.value()->kind == FrameKind::kChunk) output += frame.value()->bytes.substr(keeper::kOutputHeaderBytes);
         if (frame.value()->kind != FrameKind::kJson) continue;
         auto message = keeper::decode_from_keeper(frame.value()->bytes);
         REQUIRE(message.ok());
@@ -72,6 +76,7 @@ class AttachedAgent {
 
   keeper::Started started;
   std::vector<process::UniqueFd> descriptors;
+  std::string output;  ///< Of all ranks, so far.
 
  private:
   process::UniqueFd socket_;
@@ -157,11 +162,48 @@ TEST_CASE("keeper: what happens without an agent is told to the next one, once")
   CHECK(exited.exit_code == 3);
   CHECK(exited.tail == std::vector<std::string>{"last"});
   CHECK(second.received() == 2);
+  second.send(keeper::OutputAck{5});
   second.send(keeper::Received{2});
   second.send(keeper::Close{});
   CHECK(second.wait<keeper::Cleared>().generation == 0);
   second.send(keeper::Received{3});
   CHECK(fixture.wait_end() == 0);
+}
+
+TEST_CASE(
+    "keeper: what ranks say without an agent is shown by the next one, as much as a window holds; the rest is told") {
+  KeeperFixture fixture(30s);
+  const std::string script =
+      "while [ ! -e " + fixture.file("go") + " ]; do sleep 0.01; done; yes 'a line of twenty by' | head -n ";
+  int many = 0;
+  SECTION("little") {
+    many = 1000;
+  }
+  SECTION("more than a window") {
+    many = 400'000;
+  }
+  AttachedAgent(fixture.path(), 0).send(shell(script + std::to_string(many), fixture.file("log")));
+  REQUIRE(::close(::creat(fixture.file("go").c_str(), 0600)) == 0);
+  const auto whole = static_cast<std::size_t>(many) * 20;
+  const auto has_all = [&] {
+    std::error_code missing;
+    return std::filesystem::file_size(fixture.file("log"), missing) == whole;
+  };
+  for (const TimePoint deadline = process::monotonic_now() + 20s; !has_all(); (void)::poll(nullptr, 0, 1))
+    REQUIRE(process::monotonic_now() < deadline);
+  AttachedAgent second(fixture.path(), 0);
+  std::optional<keeper::OutputDropped> dropped;
+  for (const TimePoint deadline = process::monotonic_now() + 20s;;) {
+    const keeper::FromKeeper message = second.next(deadline);
+    if (const auto* told = std::get_if<keeper::OutputDropped>(&message)) dropped = *told;
+    if (std::holds_alternative<keeper::Exited>(message)) break;
+  }
+  const std::size_t lost = dropped ? static_cast<std::size_t>(dropped->bytes) : 0;
+  CHECK(second.output.size() + lost == whole);
+  CHECK(second.output.ends_with("a line of twenty by\n"));
+  CHECK((lost > 0) == (whole > keeper::kOutputWindowBytes));
+  if (dropped) CHECK(dropped->is_on_console);
+  if (dropped) CHECK(dropped->lines == static_cast<std::int64_t>(lost / 20));
 }
 
 TEST_CASE("keeper: how many lines a full disk has lost while no agent was there is told to the next one") {
