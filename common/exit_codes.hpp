@@ -22,7 +22,7 @@ inline constexpr int kDone = 0;
 inline constexpr int kUserError = 1;      ///< Anything from operator, model or data: final.
 inline constexpr int kConfiguration = 2;  ///< Bad configuration or plug-in: final.
 inline constexpr int kEnvironment = 70;   ///< bad_alloc, I/O error on our own files: retryable.
-inline constexpr int kPeerLost = 75;      ///< An exception out of a Collective: secondary, never the cause.
+inline constexpr int kPeerLost = 75;      ///< A Collective failed, or another rank: secondary, never the cause.
 inline constexpr int kStopped = 76;       ///< Asked to stop; the checkpoint is saved.
 }  // namespace worker_exit
 

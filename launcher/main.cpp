@@ -17,6 +17,7 @@
 #include "common/base/time.hpp"
 #include "common/exit_codes.hpp"
 #include "launcher/callbacks/exec_guard.hpp"
+#include "launcher/cli/help_text.hpp"
 #include "launcher/cli/last_words.hpp"
 #include "launcher/cli/output_sink.hpp"
 #include "launcher/cli/run_options.hpp"
@@ -75,7 +76,7 @@ int main(int argc, char** argv) {
       return sgd::callbacks::exec_guard_main({words.begin() + 1, words.end()});
     (void)::unsetenv("SGD_AGENT_WAIT");  // Said of another agent, where we are ourselves part of a run.
     if (words.empty()) {
-      fmt::print(stderr, "{}", run_help());
+      fmt::print(stderr, "{}", wrapped(run_help(), help_width()));
       return sgd::exit_code::kUsage;
     }
     if (verb == "help" || verb == "--help" || verb == "-h")

@@ -21,6 +21,11 @@ HELP_COLUMN = 34
 SECOND_WORDS = {"checkpoints": ["get"], "config": ["show"], "nodes": ["drain", "list", "remove", "set-slots", "undrain"],
                 "runs": ["list", "pin", "remove", "unpin"], "tune": ["best", "export", "plot", "status"]}
 
+# Verbs behind which a run may be named; "runs" has a word of its own before it.
+RUN_VERBS = ("checkpoints", "events", "logs", "metrics", "plot", "resume", "runs", "status", "stop", "validate")
+# What stands where a verb does, and has no help of its own.
+WORDS_FOR_VERBS = ("help", "version")
+
 # What each line of events.jsonl tells. A test compares the names with those that the sources write.
 EVENTS = {
     "after_save": "the command of `checkpoint.after_save` has ended for a checkpoint",
@@ -42,7 +47,7 @@ EVENTS = {
     "metric_missing": "no report has the metric that `checkpoint.keep.best` names",
     "moved": "as many workers as before are on other nodes now, since one was drained or has fewer slots",
     "node_lost": "a node is gone, or cannot be reached",
-    "output_dropped": "the log of a worker lacks lines: how many so far, and why (a full disk; the worker has removed the file)",
+    "output_dropped": "the log of a worker lacks lines: how many since it was last told, and why (a full disk; the worker has removed the file)",
     "paused": "the workers were ended and the run waits, with its checkpoint",
     "recovered": "all workers step again after a failure: how long each part took",
     "report_mismatch": "workers reported different keys",
@@ -79,8 +84,8 @@ METRICS = {
     "step": "optimizer steps since the run's start",
     "batch_count": "batches of one worker in this epoch",
     "num_samples": "samples of all workers",
-    "train_loss, val_loss": "mean over all samples",
-    "val_accuracy": "share of samples whose largest output is the target",
+    "train_loss, val_loss": "mean over all samples; with `weight` or `ignore_index` of the loss the mean of the batches' means by their samples",
+    "val_accuracy": "share of samples whose largest output is the target; without those of the loss's `ignore_index` the mean of the batches' shares by their samples",
     "last_*": "the value of the last batch, mean over the workers",
     "lr": "learning rate of the last update; `lr_NAME` of several optimizers",
     "samples_per_s": "of all workers",
@@ -105,12 +110,14 @@ def read(*path):
 
 def help_of(program, *verb):
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("SGD_", "PET_"))}
+    environment["COLUMNS"] = "10000"  # Each text in one line.
     return subprocess.run([program, "help", *verb], capture_output=True, text=True, check=True, timeout=60, env=environment).stdout
 
 
 def verbs_of(program):
     """Name and summary of each, in their order."""
-    return [tuple(line.split(maxsplit=1)) for line in help_of(program, "verbs").splitlines()]
+    listed = [tuple(line.split(maxsplit=1)) for line in help_of(program, "verbs").splitlines()]
+    return [(verb, summary) for verb, summary in listed if verb not in WORDS_FOR_VERBS]
 
 
 def parts_of(program, verb):
@@ -120,10 +127,10 @@ def parts_of(program, verb):
 
 
 class Help:
-    """A verb's help as data: example, usage, free text, and options as (names, value, text)."""
+    """A verb's help as data: what it is for, example, usage, free text, and options as (names, value, text)."""
 
     def __init__(self, text):
-        self.example, self.usage, self.text, self.options = "", [], [], []
+        self.summary, self.example, self.usage, self.text, self.options = "", "", [], [], []
         pending = None
         for line in text.splitlines():
             option = re.match(r"  (-{1,2}[A-Za-z].*)$", line)
@@ -140,6 +147,8 @@ class Help:
                 self.options.append(pending)
             elif pending and not pending[2] and line.startswith(" " * HELP_COLUMN):
                 pending[2] = line.strip()
+            elif line and not line.startswith(" ") and not self.usage:
+                self.summary = line[0].lower() + line[1:].rstrip(".")
             elif line and not line.startswith(" "):
                 self.text.append(line)
 
@@ -168,7 +177,7 @@ def all_verbs(program):
             if verb == "run":
                 helped.example, helped.usage = "sgd-launch -n 2 job.json", ["sgd-launch [run] [options] (job.json | -- command...)"]
                 helped.text, helped.options = [], run_options(program)
-            found.append((part, summary, helped))
+            found.append((part, helped.summary if " " in part else summary, helped))
     return found
 
 
@@ -371,7 +380,7 @@ def words_by_verb(verbs):
         first, *rest = name.split()
         words.setdefault(first, SECOND_WORDS.get(first, []).copy()).extend(
             [*rest, *(option for names, _, _ in helped.options for option in names if option.startswith("--"))])
-    words["help"] = list(words)
+    words["help"] = [*words, "verbs"]
     return {verb: sorted(set(all_words)) for verb, all_words in words.items()}
 
 
@@ -388,6 +397,17 @@ _sgd_launch() {{
   done
   case $verb in
 {cases}
+  esac
+  case $verb in
+    help) mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current"); return 0 ;;
+    runs) [ "$COMP_CWORD" -gt $((at + 1)) ] || verb= ;;
+  esac
+  case $verb in {'|'.join(RUN_VERBS)})
+    words="$words latest"
+    for word in runs/*/; do
+      word=${{word%/}}
+      [ ! -d "$word" ] || [ "$word" = runs/latest ] || words="$words ${{word#runs/}}"
+    done ;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then words="{' '.join(words)} version $words"; fi
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current"; compgen -f -- "$current")
@@ -408,6 +428,10 @@ if (( CURRENT == 2 )); then compadd -- {' '.join(words_by_verb(verbs))} version;
 case $verb in
 {cases}
 esac
+case $verb in
+  help) return ;;
+  {'|'.join(RUN_VERBS)}) compadd -- latest runs/*(N/:t) ;;
+esac
 _files
 """
 
@@ -427,6 +451,9 @@ def fish_completion(verbs):
             long = next((option[2:] for option in names if option.startswith("--")), None)
             if long:
                 lines.append(f"complete -c sgd-launch -n '__fish_seen_subcommand_from {verb}' -l {long} {'-r ' if value else ''}-d {quoted(text)}")
+    runs = quoted("latest (command ls runs 2>/dev/null)")
+    lines += [f"complete -c sgd-launch -n '__fish_seen_subcommand_from {' '.join(RUN_VERBS)}' -a {runs} -d run",
+              f"complete -c sgd-launch -f -n '__fish_seen_subcommand_from help' -a {quoted(' '.join(words_by_verb(verbs)['help']))}"]
     return "\n".join(lines) + "\n"
 
 

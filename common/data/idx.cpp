@@ -2,10 +2,12 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -18,9 +20,16 @@ namespace {
 constexpr std::size_t kDimensionsMax = 4;
 constexpr std::size_t kHeaderBytesMax = 4 + 4 * kDimensionsMax;
 constexpr std::uint8_t kUnsignedByte = 0x08;
+constexpr std::size_t kChunkBytes = 64 << 10;
+constexpr std::size_t kSearchedBytesMax = 32 << 20;  // Of a larger file the worker tells, when it unpacks it.
 
 std::uint32_t read_u32(const unsigned char* bytes) {
   return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 | std::uint32_t{bytes[2]} << 8 | bytes[3];
+}
+
+/// As gzip's trailers have it.
+std::uint32_t read_little_u32(const unsigned char* bytes) {
+  return std::uint32_t{bytes[3]} << 24 | std::uint32_t{bytes[2]} << 16 | std::uint32_t{bytes[1]} << 8 | bytes[0];
 }
 
 /// The first bytes, unpacked if need be; fewer when the file is shorter.
@@ -34,7 +43,8 @@ Result<std::vector<unsigned char>> read_head(const std::string& path) {
   return head;
 }
 
-/// Unpacked size modulo 2^32 as a gzip file's last four bytes say it (RFC 1952), or nothing for a plain file.
+/// Unpacked size modulo 2^32 of a gzip file's last member, as its last four bytes say it (RFC 1952), or nothing for a
+/// plain file.
 Result<std::optional<std::uint32_t>> gzip_size(const std::string& path, std::size_t file_bytes) {
   using Nothing = std::optional<std::uint32_t>;
   std::ifstream file(path, std::ios::binary);
@@ -47,7 +57,42 @@ Result<std::optional<std::uint32_t>> gzip_size(const std::string& path, std::siz
   file.seekg(-4, std::ios::end);
   file.read(reinterpret_cast<char*>(size), 4);
   if (!file) return system_error("cannot read data file " + path);
-  return Nothing{std::uint32_t{size[3]} << 24 | std::uint32_t{size[2]} << 16 | std::uint32_t{size[1]} << 8 | size[0]};
+  return Nothing{read_little_u32(size)};
+}
+
+/// Whether the file may be of several gzip members, one behind the other: somewhere the size of one, at most
+/// `member_bytes_max`, is followed by what the next one begins with. In packed data that is there by chance once in
+/// some hundred files, so false is certain and true is not.
+bool may_have_members(const std::string& path, std::uint64_t member_bytes_max) {
+  constexpr std::size_t kMarkBytes = 8;
+  std::ifstream file(path, std::ios::binary);
+  std::vector<unsigned char> bytes(kChunkBytes);
+  std::size_t held = 0;
+  for (std::size_t searched = 0; file; searched += kChunkBytes) {
+    if (searched > kSearchedBytesMax) return true;
+    file.read(reinterpret_cast<char*>(bytes.data() + held), static_cast<std::streamsize>(bytes.size() - held));
+    held += static_cast<std::size_t>(file.gcount());
+    for (std::size_t i = 0; i + kMarkBytes <= held; ++i) {
+      const unsigned char* at = bytes.data() + i;
+      const bool begins = at[4] == 0x1f && at[5] == 0x8b && at[6] == Z_DEFLATED && (at[7] & 0xe0) == 0;
+      if (begins && read_little_u32(at) <= member_bytes_max) return true;
+    }
+    const std::size_t kept = std::min(held, kMarkBytes - 1);
+    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(held - kept), kept, bytes.begin());
+    held = kept;
+  }
+  return false;
+}
+
+/// What is certain without unpacking the file. Of several members the last one's size says little; that all of them are
+/// as long as the header says, the worker sees when it unpacks them.
+Status check_packed_size(const std::string& path, std::uint32_t last, std::size_t expected) {
+  if (last == static_cast<std::uint32_t>(expected)) return {};
+  const bool is_small = expected <= std::numeric_limits<std::uint32_t>::max();
+  if ((!is_small || last < expected) && may_have_members(path, is_small ? expected - last : expected)) return {};
+  return Error{
+      fmt::format("data file {} is truncated or damaged: its header asks for {} bytes, its gzip trailer says {}", path,
+                  expected, last)};
 }
 
 Result<IdxInfo> read_header(const std::string& path) {
@@ -100,10 +145,7 @@ Result<IdxInfo> inspect_idx(const std::string& path) {
   info.value().compressed = packed.value().has_value();
   const std::size_t expected = info.value().header_bytes + info.value().payload_bytes;
   if (packed.value()) {
-    if (*packed.value() != static_cast<std::uint32_t>(expected))
-      return Error{
-          fmt::format("data file {} is truncated or damaged: its header asks for {} bytes, its gzip trailer says {}",
-                      path, expected, *packed.value())};
+    if (const Status whole = check_packed_size(path, *packed.value(), expected); !whole) return whole.error();
   } else if (file_bytes != expected) {
     return Error{fmt::format("data file {} is {}: {} bytes, its header asks for {}", path,
                              file_bytes < expected ? "truncated" : "too long", file_bytes, expected)};

@@ -1,6 +1,7 @@
 #pragma once
 // IDX files (the format of MNIST and Fashion-MNIST), looked at without unpacking them: header,
-// dimensions, and whether the size fits. Plain or gzip. The data itself is read by the worker.
+// dimensions, and whether the size fits. Plain or gzip, of one member or several. The data itself is read by the
+// worker.
 //   u16 0, u8 type (0x08: unsigned byte), u8 number of dimensions, then u32 per dimension, all
 //   in network order, then the elements, last dimension fastest.
 

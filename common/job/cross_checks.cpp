@@ -93,14 +93,29 @@ void check_gpus(const Sound& sound, Reporter& report) {
                           "out, or give 1");
 }
 
+bool computes_on_gpus(const Sound& sound) {
+  const nlohmann::json* device = sound.at("training.device");
+  const nlohmann::json* gpus = sound.at("per_worker.gpus");
+  return device != nullptr && (*device == "cuda" || (*device == "auto" && gpus != nullptr && *gpus > 0));
+}
+
+/// On GPUs LibTorch has no deterministic way to enlarge maps of classes (upsample_bilinear2d, backward), nor to take
+/// the loss of each pixel (nll_loss2d): such a job would end at its first step.
+void check_deterministic(const Sound& sound, Reporter& report) {
+  const nlohmann::json* is_on = sound.at("training.deterministic");
+  const nlohmann::json* model = sound.at("training.model");
+  if (is_on == nullptr || *is_on == false || model == nullptr || !computes_on_gpus(sound)) return;
+  if (read_or(*model, "type", "") == "fcn")
+    report.error_at_value("training.deterministic",
+                          "\"training.deterministic\" is not for the model \"fcn\" on GPUs, where LibTorch has no "
+                          "deterministic bilinear interpolation and no such loss of pixels: leave it out, or set "
+                          "\"training.device\" to \"cpu\"");
+}
+
 /// It is made of LibTorch's operators for the CPU: on a GPU each worker would silently measure its own batches.
 void check_sync_batchnorm(const Sound& sound, Reporter& report) {
   const nlohmann::json* is_on = sound.at("training.data_parallel.sync_batchnorm");
-  const nlohmann::json* device = sound.at("training.device");
-  if (is_on == nullptr || device == nullptr || *is_on == false) return;
-  const nlohmann::json* gpus = sound.at("per_worker.gpus");
-  const bool has_gpus = gpus != nullptr && *gpus > 0;
-  if (*device == "cuda" || (*device == "auto" && has_gpus))
+  if (is_on != nullptr && *is_on != false && computes_on_gpus(sound))
     report.error_at_value("training.data_parallel.sync_batchnorm",
                           "\"training.data_parallel.sync_batchnorm\" is for the CPU, and this job computes on GPUs: "
                           "leave it out, or set \"training.device\" to \"cpu\"");
@@ -141,6 +156,7 @@ void check_counts(const Sound& sound, Reporter& report) {
   }
   check_gpus(sound, report);
   check_sync_batchnorm(sound, report);
+  check_deterministic(sound, report);
   check_memory_format(sound, report);
   const nlohmann::json* batch_size = sound.at("training.batch_size");
   if (batch_size == nullptr) return;

@@ -198,7 +198,7 @@ struct ResultMade {
   Rank rank = 0;
   nlohmann::json value;
 };
-/// Of what a rank has written, its log files lack so much, counted from its start on.
+/// Of what a rank has written, its log files lack so much, besides what was told of it before.
 struct OutputDropped {
   Rank rank = 0;
   std::int64_t lines = 0;

@@ -115,25 +115,29 @@ constexpr unsigned kOpenBit = 0x80;
 
 std::string encode(const OutputHead& head) {
   std::string bytes;
-  const auto put = [&bytes](std::uint32_t value) {
-    for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(value >> shift & 0xff));
+  const auto put = [&bytes](std::uint64_t value, int bits) {
+    for (int shift = bits - 8; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(value >> shift & 0xff));
   };
-  put(static_cast<std::uint32_t>(head.generation));
-  put(static_cast<std::uint32_t>(head.rank));
+  put(static_cast<std::uint32_t>(head.generation), 32);
+  put(static_cast<std::uint32_t>(head.rank), 32);
+  put(head.keeper, 64);
+  put(head.end, 64);
   bytes.push_back(static_cast<char>(static_cast<unsigned>(head.stream) | (head.is_open ? kOpenBit : 0)));
   return bytes;
 }
 
 Result<OutputHead> decode_output_head(std::string_view chunk) {
   if (chunk.size() < kOutputHeaderBytes) return Error{"output without a header"};
-  const auto get = [&chunk](std::size_t at) {
-    std::uint32_t value = 0;
-    for (std::size_t i = at; i < at + 4; ++i) value = value << 8 | static_cast<unsigned char>(chunk[i]);
+  const auto get = [&chunk](std::size_t at, std::size_t bytes) {
+    std::uint64_t value = 0;
+    for (std::size_t i = at; i < at + bytes; ++i) value = value << 8 | static_cast<unsigned char>(chunk[i]);
     return value;
   };
   OutputHead head;
-  head.generation = get(0);
-  head.rank = static_cast<Rank>(get(4));
+  head.generation = get(0, 4);
+  head.rank = static_cast<Rank>(get(4, 4));
+  head.keeper = get(8, 8);
+  head.end = get(16, 8);
   const unsigned last = static_cast<unsigned char>(chunk[kOutputHeaderBytes - 1]);
   const unsigned stream = last & ~kOpenBit;
   if (stream > static_cast<unsigned>(Stream::kErr))

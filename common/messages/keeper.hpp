@@ -178,14 +178,19 @@ using FromKeeper = std::variant<Started, ForkServerReady, ForkServerFailed, Spaw
 [[nodiscard]] bool is_counted(const ToKeeper& message);
 [[nodiscard]] bool is_counted(const FromKeeper& message);
 
-/// Head of an output chunk: u32 generation, u32 rank, both in network order, u8 stream (with 0x80: is_open).
+/// Head of an output chunk: u32 generation, u32 rank, u64 keeper, u64 end, all in network order, u8 stream (with 0x80:
+/// is_open).
 struct OutputHead {
   Generation generation = 0;
   Rank rank = 0;
   Stream stream = Stream::kOut;
   bool is_open = false;  ///< The bytes are a line that is being written: it comes whole later, unless its rank ends.
+  /// Where agents come back: which keeper it is (0 where they do not), and how many console bytes it has said with
+  /// these, open lines apart. A chunk that comes a second time, since an agent has died with it, is known by them.
+  std::uint64_t keeper = 0;
+  std::uint64_t end = 0;
 };
-inline constexpr std::size_t kOutputHeaderBytes = 9;
+inline constexpr std::size_t kOutputHeaderBytes = 25;
 [[nodiscard]] std::string encode(const OutputHead& head);
 /// Of a chunk of at least kOutputHeaderBytes bytes; the error names what is unknown.
 [[nodiscard]] Result<OutputHead> decode_output_head(std::string_view chunk);

@@ -258,6 +258,7 @@ core::AgentFacts AgentDaemon::facts() const {
   facts.orphan_timeout = options_.orphan_timeout;
   facts.returns_within = options_.orphan_timeout;
   facts.gpus = options_.gpus;
+  facts.are_gpus_by_bus = options_.are_gpus_by_bus;
   facts.memory_bytes = options_.memory_bytes;
   facts.labels = options_.labels;
   facts.worker_program = options_.worker_program;
@@ -269,7 +270,7 @@ core::AgentFacts AgentDaemon::facts() const {
 
 Status AgentDaemon::run() {
   (void)std::signal(SIGPIPE, SIG_IGN);
-  log(fmt::format("node {}: {} slots{}{}, coordinator {}", options_.name, slots_,
+  log(fmt::format("node {}: {} slot{}{}{}, coordinator {}", options_.name, slots_, slots_ == 1 ? "" : "s",
                   options_.address.empty() ? "" : " at ", options_.address, to_text(options_.coordinator)));
   const Status started = shell_->start();
   if (!started) return started;

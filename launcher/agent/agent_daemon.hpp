@@ -44,6 +44,7 @@ struct AgentOptions {
   /// Without a coordinator for so long, all ranks here are ended; and without an agent.
   Duration orphan_timeout = std::chrono::minutes(10);
   std::vector<std::string> gpus;  ///< As CUDA_VISIBLE_DEVICES names them.
+  bool are_gpus_by_bus = false;   ///< Numbers among them count along the bus.
   std::int64_t memory_bytes = 0;  ///< For workers; 0: not counted.
   std::map<std::string, std::string> labels;
   std::string state_dir;    ///< Absolute; created when missing. The node's identity is in its folder identity/.

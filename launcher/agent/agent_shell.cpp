@@ -223,18 +223,6 @@ void AgentShell::carry_out(core::AgentCommand command) {
   }
 }
 
-void AgentShell::reserve_port(const core::agent_command::ReservePort& wanted) {
-  const Result<std::vector<int>> ports = ports_.reserve(wanted.run, 1 + wanted.workers);
-  core::agent_event::PortReserved answer{wanted.run, wanted.generation};
-  if (ports) {
-    answer.port = ports.value().front();
-    answer.worker_ports.assign(ports.value().begin() + 1, ports.value().end());
-  } else {
-    answer.error = ports.error().message;
-  }
-  boost::asio::post(io_, [this, answer] { on_event(answer); });
-}
-
 /// At once: the run may be begun again before the loop turns. What speaks just now is there until this event is over.
 void AgentShell::forget_run(const RunId& run) {
   auto keeper = keepers_.extract(run);
@@ -341,6 +329,9 @@ void AgentShell::give_up_start(const core::AgentEvent& event) {
 
 void AgentShell::begin_keeper(const core::agent_command::StartKeeper& start,
                               const Result<std::optional<process::Account>>& account) {
+  if (!account && lacks_room(account.error().code) &&
+      wait_for_room(start.run, account.error(), [this, start] { start_keeper(start); }))
+    return;
   const Status prepared = account ? prepare_for(start.run, account.value()) : Status(account.error());
   if (!prepared) return fail_keeper(start.run, prepared.error());
   if (!spares_.empty() && start.first && !persistence_ && !account.value()) return ask_for_spare(start);
@@ -363,13 +354,14 @@ void AgentShell::ask_for_spare(const core::agent_command::StartKeeper& start) {
 void AgentShell::start_own_keeper(const RunId& run, const std::optional<process::Account>& account) {
   const Status started = keepers_.at(run)->start(program_, account, input_.get());
   const bool may_pass = !started && lacks_room(started.error().code) && keepers_.at(run)->pid() == 0;
-  if (may_pass && wait_for_room(run, account, started.error())) return;
+  const auto again = [this, run, account] { start_own_keeper(run, account); };
+  if (may_pass && wait_for_room(run, started.error(), again)) return;
   no_room_.erase(run);
   if (!started) fail_keeper(run, started.error());
 }
 
 /// Whoever has all processes for a moment does not end the runs that begin in it. False: the time for that is over.
-bool AgentShell::wait_for_room(const RunId& run, const std::optional<process::Account>& account, const Error& lacking) {
+bool AgentShell::wait_for_room(const RunId& run, const Error& lacking, std::function<void()> again) {
   const TimePoint now = process::monotonic_now();
   auto& waiting = no_room_[run];
   if (!waiting.timer) {
@@ -379,7 +371,7 @@ bool AgentShell::wait_for_room(const RunId& run, const std::optional<process::Ac
                                      format_duration(kRoomLimit), lacking.message));
   }
   if (now >= waiting.until) return false;
-  waiting.timer->after(kRoomAgain, [this, run, account] { start_own_keeper(run, account); });
+  waiting.timer->after(kRoomAgain, std::move(again));
   return true;
 }
 
@@ -425,6 +417,7 @@ void AgentShell::on_keeper_message(const RunId& run, keeper::FromKeeper message)
           "ranks are started by exec, not by fork: {}",
           ready->reason.empty() ? fmt::format("{} threads run after loading", ready->threads) : ready->reason));
   }
+  if (auto* exited = std::get_if<keeper::Exited>(&message)) explain_port(run, *exited);
   on_event(core::agent_event::FromKeeper{run, std::move(message)});
 }
 

@@ -110,8 +110,7 @@ class AgentShell {
                     const Result<std::optional<process::Account>>& account);
   void ask_for_spare(const core::agent_command::StartKeeper& start);
   void start_own_keeper(const RunId& run, const std::optional<process::Account>& account);
-  [[nodiscard]] bool wait_for_room(const RunId& run, const std::optional<process::Account>& account,
-                                   const Error& lacking);
+  [[nodiscard]] bool wait_for_room(const RunId& run, const Error& lacking, std::function<void()> again);
   void fail_keeper(const RunId& run, const Error& error);
   [[nodiscard]] Status prepare_for(const RunId& run, const std::optional<process::Account>& account);
   [[nodiscard]] Status listen(const RunId& run, const std::optional<storage::FileOwner>& owner);
@@ -122,6 +121,7 @@ class AgentShell {
   void forget_run(const RunId& run);
   void reserve_port(const core::agent_command::ReservePort& wanted);
   void on_keeper_message(const RunId& run, keeper::FromKeeper message);
+  void explain_port(const RunId& run, keeper::Exited& exited);
   [[nodiscard]] std::unique_ptr<KeeperProcess> make_keeper(const RunId& run);
   [[nodiscard]] std::unique_ptr<KeeperProcess> make_keeper(const RunId& run, std::uint64_t number);
 
@@ -131,6 +131,7 @@ class AgentShell {
   [[nodiscard]] bool is_settled() const;
   [[nodiscard]] bool begin_journal();
   void rewrite_journal_soon();
+  void note_journal_try(TimePoint now);
   void rewrite_journal();
 
   // agent_takeover.cpp
@@ -161,8 +162,9 @@ class AgentShell {
   process::UniqueFd input_;
   std::string spares_;            ///< The warm server's socket; empty: there is none.
   bool is_rewriting_ = false;     ///< The journal, in a moment.
-  TimePoint journal_again_at_{};  ///< One that was given up is tried again.
+  TimePoint journal_tried_at_{};  ///< One that was given up is tried again.
   std::uint64_t keepers_made_ = 0;
+  std::uint64_t keepers_at_try_ = 0;          ///< So many had been made at the last try.
   std::map<RunId, DeadKeeper> dead_keepers_;  ///< Whose strays may be to be cleared.
   std::map<RunId, std::unique_ptr<StrayClearing>> clearings_;
   std::set<RunId> unknown_strays_;                   ///< Of which some may be left that cannot be seen, for good.
@@ -173,7 +175,7 @@ class AgentShell {
     TimePoint until{};
     std::unique_ptr<net::Timer> timer = {};
   };
-  std::map<RunId, NoRoom> no_room_;          ///< Whose keepers could not be started yet.
+  std::map<RunId, NoRoom> no_room_;          ///< Whose keepers, or whose accounts, were refused for want of it.
   std::set<RunId> bringing_;                 ///< Whose keepers wait for the files that their jobs bring.
   std::map<RunId, std::string> link_paths_;  ///< Of the runs' sockets for their ranks.
 };

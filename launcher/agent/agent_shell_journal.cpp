@@ -13,13 +13,16 @@ namespace sgd::agent {
 namespace {
 
 constexpr Duration kJournalAgain = std::chrono::minutes(1);
+/// The same for a run that has come since: what its node lacked may have been the last one's.
+constexpr Duration kJournalForNewRun = std::chrono::seconds(1);
 
 }  // namespace
 
 void AgentShell::write_down(TimePoint now, const core::AgentEvent& event) {
   if (!journal_->is_on() && !core_.idle()) {
-    if (now < journal_again_at_) return;
-    journal_again_at_ = now + kJournalAgain;
+    const bool is_for_new_run = keepers_made_ != keepers_at_try_;
+    if (now < journal_tried_at_ + (is_for_new_run ? kJournalForNewRun : kJournalAgain)) return;
+    note_journal_try(now);
     return rewrite_journal_soon();
   }
   // Nothing is here: what is done about this event is done before the next one, and needs no journal.
@@ -30,11 +33,16 @@ void AgentShell::write_down(TimePoint now, const core::AgentEvent& event) {
   std::vector<core::TimedEvent> kept;
   filter_.take(now, event, core_.was_soft(), kept);
   if (const Status written = journal_->append(kept, core_.last_sequence()); !written) {
-    journal_again_at_ = now + kJournalAgain;
+    note_journal_try(now);
     observer_.on_warning(fmt::format("no next life of this agent can take over what runs here: {}; tried again in {}",
                                      written.error().message, format_duration(kJournalAgain)));
   }
   if (journal_->is_long()) rewrite_journal_soon();
+}
+
+void AgentShell::note_journal_try(TimePoint now) {
+  journal_tried_at_ = now;
+  keepers_at_try_ = keepers_made_;
 }
 
 /// Not now: what has been read of keepers and ranks is counted before the machine is told of it.
@@ -45,7 +53,10 @@ void AgentShell::rewrite_journal_soon() {
 
 void AgentShell::rewrite_journal() {
   is_rewriting_ = false;
-  if (!is_settled()) return;  // The next event asks again.
+  if (!is_settled()) {
+    keepers_at_try_ = keepers_made_ + 1;  // An event of a second later asks again.
+    return;
+  }
   const bool was_on = journal_->is_on();
   if (begin_journal() && !was_on)
     observer_.on_warning("the next life of this agent can take over again what runs here");

@@ -96,7 +96,7 @@ Status KeeperProcess::start_listening(const std::string& program, const std::opt
   auto words = process::KeptStderr::make();
   if (!words) return words.error();
   words_ = std::move(words).value();
-  options.error_fd = words_->fd();
+  options.output_fd = words_->fd();  // Nothing of ours: the run's processes can take descriptors of their keeper's.
   const auto leaf = process::CgroupLeaf::make(reattach_->cgroup);
   if (leaf) options.cgroup = leaf->path();
   auto child = process::spawn(options);

@@ -48,7 +48,9 @@ bool OutputRelay::connect() {
   is_in_trouble_ = false;
   reader_ = {};
   stream_ = std::make_shared<LocalStream>(io_, std::move(socket).value());
-  const auto is_mine = [this, stream = std::weak_ptr(stream_)] { return stream_ && stream_ == stream.lock(); };
+  const auto is_mine = [this, alive = std::weak_ptr(alive_), stream = std::weak_ptr(stream_)] {
+    return !alive.expired() && stream_ && stream_ == stream.lock();
+  };
   stream_->start(
       [this, is_mine](std::string_view bytes, const auto&) {
         if (is_mine()) on_bytes(bytes);

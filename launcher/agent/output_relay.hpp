@@ -6,7 +6,7 @@
 //   no connection --something is said--> connected --the run is gone, and all is written: AllSaid--> closed
 //        └─ nobody listens: it is taken at once, and lost for the console (logs have it)  <── the launcher has gone
 //
-// What is on its way here when this process dies is in the logs, and not on the console.
+// What is on its way here when this process dies, the keeper gives the next one again.
 
 #include <cstdint>
 #include <deque>
@@ -67,8 +67,9 @@ class OutputRelay {
   std::size_t sent_bytes_ = 0;  ///< And their bytes, less those of `taken_`.
   std::size_t taken_ = 0;       ///< Bytes of the first one.
   bool is_ending_ = false;
-  bool is_in_trouble_ = false;  ///< It was said.
-  std::string trouble_;         ///< Why nobody is connected.
+  bool is_in_trouble_ = false;                                  ///< It was said.
+  std::string trouble_;                                         ///< Why nobody is connected.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  ///< A stream ends after this, perhaps.
 };
 
 }  // namespace sgd::agent

@@ -1,5 +1,7 @@
 #include "launcher/agent/run_accounts.hpp"
 
+#include <cerrno>
+
 #include <fmt/format.h>
 
 #include "launcher/agent/key_guard.hpp"
@@ -32,6 +34,7 @@ void RunAccounts::find_for(const Owner& owner, OnFound on_found) {
 }
 
 Result<process::Account> RunAccounts::accept(const std::string& owner, Result<process::Account> found) const {
+  if (!found && found.error().code != ENOENT) return found;
   if (!found) {
     return Error{fmt::format("{}, and this node gives each run the account of its owner: create it, or start the agent "
                              "with --run-as ACCOUNT",

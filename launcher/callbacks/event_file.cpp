@@ -12,6 +12,7 @@
 #include "common/json/lenient.hpp"
 #include "launcher/callbacks/fresh_file.hpp"
 #include "launcher/process/clock.hpp"
+#include "launcher/process/own_path.hpp"
 
 namespace sgd::callbacks {
 namespace fs = std::filesystem;
@@ -50,7 +51,10 @@ Result<std::int64_t> EventFile::begin() {
   auto path = own_file();
   if (!path) return path.error();
   path_ = std::move(path).value();
-  file_.reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  using process::OwnPath;
+  const auto place = OwnPath::find(path_, OwnPath::Folders::kMustBeThere, OwnPath::LastLink::kStays);
+  if (!place) return Error{"cannot open " + path_ + ": " + place.error().message, place.error().code};
+  file_ = place.value().open(O_RDWR | O_CREAT, 0644);
   if (!file_) return system_error("cannot open " + path_);
   return count_records();
 }

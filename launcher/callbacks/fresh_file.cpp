@@ -12,11 +12,9 @@
 namespace sgd::callbacks {
 
 Status make_folder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error && !std::filesystem::is_directory(folder))
-    return Error{"cannot create " + folder + ": " + error.message(), error.value()};
-  return {};
+  using process::OwnPath;
+  const auto in_it = OwnPath::find(folder + "/.new", OwnPath::Folders::kAreMade, OwnPath::LastLink::kStays);
+  return in_it ? Status() : Status(Error{"cannot create " + folder + ": " + in_it.error().message, in_it.error().code});
 }
 
 Status append_whole(int file, std::uint64_t size, std::string_view bytes, const std::string& path) {
@@ -36,21 +34,24 @@ Status append_whole(int file, std::uint64_t size, std::string_view bytes, const 
 }
 
 Result<FreshFile> FreshFile::create(const std::string& path) {
-  if (const Status folder = make_folder(std::filesystem::path(path).parent_path().string()); !folder)
-    return folder.error();
-  const std::string temporary = path + ".tmp";
-  process::UniqueFd file(::open(temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!file) return system_error("cannot create " + temporary);
-  return FreshFile(path, std::move(file));
+  using process::OwnPath;
+  auto place = OwnPath::find(path, OwnPath::Folders::kAreMade, OwnPath::LastLink::kStays);
+  if (!place)
+    return Error{"cannot create " + std::filesystem::path(path).parent_path().string() + ": " + place.error().message,
+                 place.error().code};
+  process::UniqueFd file = place.value().open(place.value().name() + ".tmp", O_RDWR | O_CREAT | O_TRUNC, 0644);
+  if (!file) return system_error("cannot create " + path + ".tmp");
+  return FreshFile(path, std::move(place).value(), std::move(file));
 }
 
 FreshFile::~FreshFile() {
-  if (file_ && !is_published_) (void)::unlink(temporary().c_str());  // Ignoring: the next one truncates it.
+  if (file_ && !is_published_)
+    (void)::unlinkat(place_.folder(), (place_.name() + ".tmp").c_str(), 0);  // Ignoring: the next one truncates it.
 }
 
 Status FreshFile::copy_front(std::uint64_t bytes) {
   if (bytes == 0) return {};
-  const process::UniqueFd old(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const process::UniqueFd old = place_.open(O_RDONLY);
   if (!old) return system_error("cannot open " + path_);
   std::string piece(1 << 20, '\0');
   while (size_ < bytes) {
@@ -72,7 +73,8 @@ Status FreshFile::append(std::string_view bytes) {
 
 Status FreshFile::publish() {
   if (is_published_) return {};
-  if (std::rename(temporary().c_str(), path_.c_str()) != 0) return system_error("cannot rename to " + path_);
+  if (::renameat(place_.folder(), (place_.name() + ".tmp").c_str(), place_.folder(), place_.name().c_str()) != 0)
+    return system_error("cannot rename to " + path_);
   is_published_ = true;
   return {};
 }

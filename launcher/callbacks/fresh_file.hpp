@@ -7,13 +7,14 @@
 #include <string_view>
 
 #include "common/base/result.hpp"
+#include "launcher/process/own_path.hpp"
 #include "launcher/process/unique_fd.hpp"
 
 namespace sgd::callbacks {
 
 class FreshFile {
  public:
-  /// Empty, beside `path`, whose folder is made if it is missing.
+  /// Empty, beside `path`, whose folder is made if it is missing; root follows nobody else's links there.
   [[nodiscard]] static Result<FreshFile> create(const std::string& path);
   FreshFile(FreshFile&&) noexcept = default;
   FreshFile& operator=(FreshFile&&) noexcept = default;
@@ -28,10 +29,12 @@ class FreshFile {
   [[nodiscard]] std::uint64_t size() const { return size_; }
 
  private:
-  FreshFile(std::string path, process::UniqueFd file) : path_(std::move(path)), file_(std::move(file)) {}
+  FreshFile(std::string path, process::OwnPath place, process::UniqueFd file)
+      : path_(std::move(path)), place_(std::move(place)), file_(std::move(file)) {}
   [[nodiscard]] std::string temporary() const { return path_ + ".tmp"; }
 
   std::string path_;
+  process::OwnPath place_;
   process::UniqueFd file_;
   std::uint64_t size_ = 0;
   bool is_published_ = false;
@@ -39,7 +42,7 @@ class FreshFile {
 
 /// All of it, or the file is as it was: `size` bytes long.
 [[nodiscard]] Status append_whole(int file, std::uint64_t size, std::string_view bytes, const std::string& path);
-/// The folder of `path`, made if it is missing.
+/// Made if it is missing, with those above it; root follows nobody else's links there.
 [[nodiscard]] Status make_folder(const std::string& folder);
 
 }  // namespace sgd::callbacks

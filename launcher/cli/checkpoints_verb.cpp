@@ -2,6 +2,10 @@
 // here.
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -42,6 +46,7 @@ std::string value_text(const Json& one) {
 
 std::string state_text(const Json& one) {
   if (!read_or(one, "whole", false)) return read_or(one, "damage", "");
+  if (read_or(one, "is_ahead", false)) return "ahead of metrics.jsonl";
   return read_or(one, "is_best", false) ? "whole, best" : "whole";
 }
 
@@ -99,11 +104,26 @@ void take_get(std::vector<std::string>& words, Get& get, Diagnostics& diagnostic
   words.pop_back();
 }
 
+/// With those that there are, the newest of them.
+std::string no_whole_checkpoint(const Json& all, const std::optional<int>& step) {
+  constexpr std::ptrdiff_t kShownSteps = 8;
+  std::vector<std::int64_t> steps;
+  for (const Json& one : member(all, "checkpoints"))
+    if (read_or(one, "whole", false)) steps.push_back(read_or(one, "step", std::int64_t{0}));
+  std::sort(steps.begin(), steps.end());
+  const bool has_more = std::ssize(steps) > kShownSteps;
+  if (has_more) steps.erase(steps.begin(), steps.end() - kShownSteps);
+  const std::string folder = read_or(all, "run_dir", "");
+  return fmt::format("run {} has no whole checkpoint{}{}", folder.substr(folder.rfind('/') + 1),
+                     step ? fmt::format(" of step {}", *step) : "",
+                     steps.empty() ? ""
+                                   : fmt::format("; there {} {}{}", steps.size() == 1 ? "is" : "are",
+                                                 has_more ? "..., " : "", fmt::join(steps, ", ")));
+}
+
 int get_one(const NamedRun& run, const Json& all, const Get& get) {
   const std::string path = whole_checkpoint(member(all, "checkpoints"), get.step);
-  if (path.empty())
-    return refuse(exit_code::kNotFound, get.step ? fmt::format("it has no whole checkpoint of step {}", *get.step)
-                                                 : "it has no whole checkpoint");
+  if (path.empty()) return refuse(exit_code::kNotFound, no_whole_checkpoint(all, get.step));
   const auto here = fetch_checkpoint(run, path, get.folder);
   if (!here) return refuse(here.error().code, here.error().message);
   fmt::print("{}\n", here.value());

@@ -124,19 +124,31 @@ std::optional<net::Address> cluster_address(const std::string& given, Diagnostic
   return address;
 }
 
+namespace {
+
+std::string how_to_join(const net::Address& coordinator) {
+  return fmt::format(
+      "ask an admin for a token (sgd-launch token create --role client --name NAME), then sgd-launch join {} "
+      "--token-file FILE",
+      to_text(coordinator));
+}
+
+}  // namespace
+
 Result<std::shared_ptr<const net::TlsContext>> user_tls(const net::Address& coordinator) {
   if (coordinator.is_local_socket()) return std::shared_ptr<const net::TlsContext>();
   auto tls = net::TlsContext::load(user_identity_dir());
   const bool is_missing = !tls && tls.error().code == ENOENT;
   if (is_missing && !net::is_loopback(coordinator))
-    return Error{fmt::format("you have no identity for {}: sgd-launch join {} --token-file FILE", to_text(coordinator),
-                             to_text(coordinator))};
+    return Error{fmt::format("you have no identity for {}: {}", to_text(coordinator), how_to_join(coordinator))};
   if (is_missing) return std::shared_ptr<const net::TlsContext>();
   return tls;
 }
 
 std::string no_coordinator(const net::Address& address, const std::string& reason) {
   const std::string place = to_text(address);
+  if (reason.starts_with(net::kWantsIdentity))
+    return fmt::format("the coordinator at {} wants an identity, and you have none: {}", place, how_to_join(address));
   // It answers: whoever looks for a firewall looks in the wrong place.
   if (const std::string_view refused = net::kCertificateRefused; reason.starts_with(refused)) {
     const bool is_of_time = reason.find(net::kValidFrom) != std::string::npos;
@@ -149,6 +161,22 @@ std::string no_coordinator(const net::Address& address, const std::string& reaso
   const std::string again = fmt::format("cannot reach {}: ", place);
   return fmt::format("no coordinator at {}: {}", place,
                      reason.starts_with(again) ? reason.substr(again.size()) : reason);
+}
+
+namespace {
+
+/// Where somebody listens, whatever they say, the reason is another.
+bool is_nobody(const std::string& reason) {
+  return reason.starts_with("cannot reach ");
+}
+
+}  // namespace
+
+Result<net::Address> coordinator_here() {
+  const net::Address here = local_coordinator(user_identity_dir());
+  const auto answer = ask_cluster(here, {{"request", "ps"}, {"all", false}});
+  if (!answer) return answer.error();
+  return here;
 }
 
 Result<Json> ask_cluster(const net::Address& address, Json request) {
@@ -169,7 +197,7 @@ Result<Json> ask_cluster(const net::Address& address, std::shared_ptr<const net:
               },
               [](const std::string&) {},
               [&](const std::string& reason) {
-                if (!answer) answer = Error{no_coordinator(address, reason)};
+                if (!answer) answer = Error{no_coordinator(address, reason), is_nobody(reason) ? ENOENT : 0};
               }});
   const auto deadline = std::chrono::steady_clock::now() + kDeadline;
   while (!answer && std::chrono::steady_clock::now() < deadline) io.run_one_until(deadline);

@@ -28,15 +28,20 @@ namespace sgd::cli {
 /// listens, else, for a holder of the identity in `identity_dir`, on loopback.
 [[nodiscard]] net::Address local_coordinator(const std::string& identity_dir);
 
+/// The same, where it answers. An error of code ENOENT: none runs here.
+[[nodiscard]] Result<net::Address> coordinator_here();
+
 /// The calling user's identity, to speak to `coordinator` with; null: plain text is spoken, over a Unix socket, or on
 /// loopback with a coordinator that was started with --insecure-loopback. Error: there is none, and jobs would travel
 /// in plain text to nobody knows whom.
 [[nodiscard]] Result<std::shared_ptr<const net::TlsContext>> user_tls(const net::Address& coordinator);
 
 /// "no coordinator at HOST:PORT: Connection refused": `reason` is why a link to it was not made. Where one answers and
-/// a certificate is refused: "the coordinator at HOST:PORT refuses this side's certificate: it is revoked".
+/// a certificate is refused: "the coordinator at HOST:PORT refuses this side's certificate: it is revoked"; where it is
+/// missing: how one comes to it.
 [[nodiscard]] std::string no_coordinator(const net::Address& address, const std::string& reason);
-/// The coordinator's answer, {"ok":...}. Error: it cannot be reached, or does not answer in time.
+/// The coordinator's answer, {"ok":...}. Error: it cannot be reached (code ENOENT: nobody is there), or does not
+/// answer in time.
 [[nodiscard]] Result<nlohmann::ordered_json> ask_cluster(const net::Address& address, nlohmann::ordered_json request);
 /// The same by another identity than the user's.
 [[nodiscard]] Result<nlohmann::ordered_json> ask_cluster(const net::Address& address,

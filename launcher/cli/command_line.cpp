@@ -1,6 +1,7 @@
 #include "launcher/cli/command_line.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <map>
@@ -20,7 +21,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-constexpr std::size_t kHelpColumn = 34;
+constexpr const char* kNumber = "N";  ///< What stands for a value that is one.
 
 /// Names are looked up as a whole, and letters are not put together. The table says which ones there are.
 constexpr int kStyle = po::command_line_style::unix_style &
@@ -136,7 +137,8 @@ class Parser {
     const Option* option = find("--" + found.front().string_key);
     const std::vector<std::string>& values = found.front().value;
     if (!is_long(word) && !values.empty()) {  // "-n4"
-      if (option->value.empty()) return read;
+      const bool is_letter = word.size() == 3 && std::isalpha(static_cast<unsigned char>(word.back())) != 0;
+      if (option->value.empty() || (option->value == kNumber && is_letter)) return read;  // "-np"
       read.name = word.substr(0, 2);
     }
     read.option = option;
@@ -204,6 +206,10 @@ class Parser {
     const std::optional<std::string> near = json::nearest(letters(name), words);
     if (near && instead.contains(*near))
       return diagnostics_.error(name, 0, 0, fmt::format("unknown option; did you mean {}=VALUE?", instead.at(*near)));
+    // "-np", as other launchers have it.
+    const Option* letter = is_long(name) || name.size() < 2 ? nullptr : find(name.substr(0, 2));
+    if (!near && letter != nullptr && !letter->value.empty())
+      return diagnostics_.error(name, 0, 0, fmt::format("unknown option; did you mean {}?", name.substr(0, 2)));
     diagnostics_.error(name, 0, 0,
                        near
                            ? fmt::format("unknown option; did you mean --{}?", *near)
@@ -272,10 +278,10 @@ std::string describe(const std::vector<Option>& options) {
     for (std::size_t index = 0; index < option.names.size(); ++index)
       left += (index == 0 ? "" : ", ") + option.names[index];
     if (!option.value.empty()) left += " " + option.value;
-    if (left.size() + 2 > kHelpColumn) {
-      text += left + "\n" + std::string(kHelpColumn, ' ') + option.help + "\n";
+    if (left.size() + 2 > kOptionHelpColumn) {
+      text += left + "\n" + std::string(kOptionHelpColumn, ' ') + option.help + "\n";
     } else {
-      text += fmt::format("{:<{}}{}\n", left, kHelpColumn, option.help);
+      text += fmt::format("{:<{}}{}\n", left, kOptionHelpColumn, option.help);
     }
   }
   return text;

@@ -6,6 +6,7 @@
 // What a word is (a name, a value that is attached to it) is Boost.Program_options' to say, one word at a time: of a
 // whole line it tells the first error only, and none of its texts is for people.
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -61,7 +62,10 @@ enum class AfterPositional {
                                               const std::vector<std::string>& arguments, AfterPositional after,
                                               Diagnostics& diagnostics, const std::string& verb = {});
 
-/// The table as help text, two columns.
+/// The second column of describe().
+inline constexpr std::size_t kOptionHelpColumn = 34;
+
+/// The table as help text, two columns, each option's text in one line: print_help() breaks it.
 [[nodiscard]] std::string describe(const std::vector<Option>& options);
 
 }  // namespace sgd::cli

@@ -8,6 +8,7 @@
 #include "common/job/origins.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/help_text.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/start_checks.hpp"
@@ -16,12 +17,15 @@
 namespace sgd::cli {
 namespace {
 
-constexpr const char* kHelp =
-    "Example: sgd-launch config show --origin job.json\n"
-    "Usage: sgd-launch config show [--origin] [--json] [options of run] [job.json | -- command...]\n"
-    "Without a job: which coordinator runs go to.\n"
-    "  --origin                        where each value comes from\n"
-    "  --json                          one JSON list\n";
+std::string config_help() {
+  bool unused = false;
+  std::string address;
+  return "Example: sgd-launch config show --origin job.json\n"
+         "Usage: sgd-launch config show [--origin] [--json] [options of run] [job.json | -- command...]\n"
+         "Without a job: which coordinator runs go to.\n" +
+         describe({flag({"--origin"}, "where each value comes from", unused), flag({"--json"}, "one JSON list", unused),
+                   address_option(address), flag({"--help", "-h"}, "this text", unused)});
+}
 
 /// The coordinator that runs go to, as a setting like any other.
 job::Setting address_setting(const RunOptions& options, const std::optional<net::Address>& coordinator) {
@@ -62,11 +66,12 @@ void print_json(const std::vector<job::Setting>& settings, bool with_origin) {
 int config_verb(const std::vector<std::string>& arguments) {
   const bool is_help = !arguments.empty() && (arguments.front() == "--help" || arguments.front() == "-h");
   if (is_help || (arguments.size() > 1 && (arguments[1] == "--help" || arguments[1] == "-h"))) {
-    fmt::print("{}", kHelp);
+    print_help("config", config_help());
     return exit_code::kSucceeded;
   }
   if (arguments.empty() || arguments.front() != "show")
-    return refuse(exit_code::kUsage, fmt::format("config: say what to do: \"config show\"\n{}", kHelp));
+    return refuse(exit_code::kUsage,
+                  "config: say what to do: \"config show\"\n" + wrapped(config_help(), help_width()));
   const std::vector<std::string> words(arguments.begin() + 1, arguments.end());
   bool with_origin = false;
   bool as_json = false;

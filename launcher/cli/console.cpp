@@ -72,6 +72,11 @@ void Console::output(std::string lines, std::function<void()> on_written) {
 void Console::output(keeper::Stream stream, std::string text, std::function<void()> on_written) {
   OutputSink& to = sink(stream);
   if (to.is_terminal()) text = for_terminal(text, Steering::kColors);
+  const bool is_shown_by_reader = &to == &out_ && style_.is_terminal && to.has_reader();
+  if (is_shown_by_reader) {
+    clear_live();
+    is_held_ = true;
+  }
   if (&to == &err_) {
     clear_live();
     if (!text.empty()) has_open_line_ = text.back() != '\n';
@@ -89,9 +94,9 @@ void Console::on_turn() {
 /// Of what stdout does not take. Of stderr there is nowhere to tell it but in the exit code.
 void Console::tell_loss() {
   if (out_.error() == 0 || std::exchange(is_loss_told_, true)) return;
-  complain("warning",
-           "cannot write to stdout: " + std::generic_category().message(out_.error()) +
-               "; no more is written there. All that workers write is in the run's logs/: sgd-launch logs shows it");
+  complain("warning", "cannot write to stdout: " + std::generic_category().message(out_.error()) +
+                          "; no more is written there. All of it is kept in the run's folder: sgd-launch logs and "
+                          "sgd-launch metrics show it");
 }
 
 void Console::give_up() {
@@ -128,6 +133,7 @@ void Console::block(const std::string& text) {
 }
 
 void Console::status(const std::string& line) {
+  is_held_ = false;
   if (!style_.is_terminal || style_.quiet) return;
   status_ = for_terminal(line, Steering::kNone);
   clear_live();
@@ -168,7 +174,7 @@ void Console::clear_live() {
 
 /// The cursor stays at the end of the last of them. Those for which there is no room are drawn at the next turn.
 void Console::draw_live() {
-  if (live_lines_ > 0 || has_open_line_ || !drained() || !style_.is_terminal) return;
+  if (live_lines_ > 0 || has_open_line_ || is_held_ || !drained() || !style_.is_terminal) return;
   const winsize size = terminal_size();
   const std::size_t room = std::clamp<std::size_t>(size.ws_row / 2, 1, kBarsMax);
   std::string text;

@@ -84,7 +84,9 @@ class Console {
   std::string owed_;           ///< To stderr, before anything else: an erase, or the rest of what was begun.
   std::string status_;
   std::vector<std::string> bars_;
-  std::size_t live_lines_ = 0;     ///< That are drawn.
+  std::size_t live_lines_ = 0;  ///< That are drawn.
+  bool is_held_ =
+      false;  ///< What reads our stdout may print on the same terminal: none are drawn until the next status.
   bool has_open_line_ = false;     ///< What was written last is the begin of a line.
   std::size_t waiting_bytes_ = 0;  ///< Of our own text, behind ranks' that stderr does not take.
   std::function<void()> when_drained_;

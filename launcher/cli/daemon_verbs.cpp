@@ -138,7 +138,8 @@ int coordinator_verb(const std::vector<std::string>& arguments) {
                    options.node_timeout),
        whole_number_option({"--max-live"}, "live runs per client, except admins (default: 200)", live_max, 1),
        whole_number_option({"--max-queued"}, "queued runs per client, except admins (default: 100)", queued_max, 1),
-       size_option({"--max-bytes"}, "disk space for runs per client, except admins (default: not limited)", bytes_max),
+       size_option({"--max-bytes"}, "disk space for runs per client, except admins (default: half of what is free)",
+                   bytes_max),
        size_option({"--max-files"}, "disk space for files of jobs per client (default: 16GiB)", files_max),
        whole_number_option({"--keep-runs"}, "number of ended runs to keep, besides pinned ones (default: 2000)",
                            kept_runs),
@@ -180,6 +181,8 @@ int agent_verb(const std::vector<std::string>& arguments) {
   bool allow_root = false;
   std::optional<net::Address> coordinator;
   options.gpus = process::gpus(std::getenv("CUDA_VISIBLE_DEVICES"));
+  options.are_gpus_by_bus =
+      process::are_gpus_by_bus(std::getenv("CUDA_VISIBLE_DEVICES"), std::getenv("CUDA_DEVICE_ORDER"));
   options.memory_bytes = process::memory_bytes();
   Diagnostics diagnostics;
   const auto ended = parse_daemon(
@@ -203,7 +206,9 @@ int agent_verb(const std::vector<std::string>& arguments) {
        size_option({"--journal-bytes"}, "size at which the journal for the next agent is rewritten (default: 16MiB)",
                    options.journal_bytes),
        size_option({"--files"}, "room for the files that jobs bring (default: 16GiB)", options.files_bytes),
-       text_option({"--state-dir"}, "DIR", "folder for files on their way to the coordinator", options.state_dir),
+       text_option({"--state-dir"}, "DIR",
+                   "its folder: identity/ (join --identity DIR/identity), and files for the coordinator",
+                   options.state_dir),
        flag({"--for-one-run"}, "serve one run only, in the agent's environment and working directory",
             options.is_for_one_run),
        text_option({"--output-socket"}, "PATH",

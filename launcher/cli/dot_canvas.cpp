@@ -1,6 +1,7 @@
 #include "launcher/cli/dot_canvas.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -37,7 +38,13 @@ Range y_range(const Series& series) {
 std::pair<std::string, std::string> x_labels(const Series& series) {
   const auto before = [](const auto& one, const auto& other) { return one.first < other.first; };
   const auto [least, greatest] = std::minmax_element(series.points.begin(), series.points.end(), before);
-  return {shown_number(least->first), least->first == greatest->first ? "" : shown_number(greatest->first)};
+  return {shown_place(least->first), least->first == greatest->first ? "" : shown_place(greatest->first)};
+}
+
+std::string shown_place(double value) {
+  constexpr double kFractionsBelow = 1000;  // Of so many seconds.
+  const bool is_whole = std::floor(value) == value || std::abs(value) >= kFractionsBelow;
+  return is_whole ? fmt::format("{:.0f}", value) : shown_number(value);
 }
 
 std::string shown_number(double value) {

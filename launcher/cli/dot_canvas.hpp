@@ -27,6 +27,8 @@ struct Range {
 /// What stands below the two ends of a curve; of one that stands at one place the second is empty.
 [[nodiscard]] std::pair<std::string, std::string> x_labels(const Series& series);
 
+/// "13130", "2.5": a step, an epoch, a report's number or seconds; the first three are whole.
+[[nodiscard]] std::string shown_place(double value);
 /// "0.0123", "1.5e-07", "1200": as few digits as tell values of `range` apart.
 [[nodiscard]] std::string shown_number(double value);
 

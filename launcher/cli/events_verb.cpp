@@ -2,6 +2,7 @@
 // the run ends.
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -17,6 +18,7 @@
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_fetch.hpp"
 #include "launcher/cli/run_naming.hpp"
+#include "launcher/cli/terminal_text.hpp"
 #include "launcher/cli/verbs.hpp"
 
 namespace sgd::cli {
@@ -24,10 +26,11 @@ namespace {
 
 /// Prints the whole lines that `file` has more; it stands behind the last one then.
 void print_lines(std::ifstream& file) {
+  static const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
   for (std::string line;;) {
     const auto place = file.tellg();
     if (std::getline(file, line) && !file.eof()) {
-      fmt::print("{}\n", line);
+      fmt::print("{}\n", is_terminal ? for_terminal(line, Steering::kNone) : line);
       continue;
     }
     file.clear();

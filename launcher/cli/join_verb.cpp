@@ -1,6 +1,8 @@
 // `sgd-launch join HOST:PORT --token-file FILE`: this machine or this person becomes a member of a cluster.
 // The token is read from a file, never from the command line, which everybody on the machine can see.
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <fstream>
 #include <iostream>
@@ -18,6 +20,7 @@
 #include "launcher/cli/verbs.hpp"
 #include "launcher/net/enrolment.hpp"
 #include "launcher/net/identity_files.hpp"
+#include "launcher/net/private_files.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -48,6 +51,27 @@ Result<net::PeerIdentity> enrol(const net::Address& coordinator, const net::Join
                  [&outcome](const Result<net::PeerIdentity>& result) { outcome = result; });
   while (!outcome) io.run_one();  // It has its own deadline.
   return *outcome;
+}
+
+/// An agent looks for it in its own folder, and nowhere else.
+const char* another_folder(net::Role role) {
+  return role == net::Role::kAgent
+             ? "name another folder with --identity DIR/identity, and start its agent with --state-dir DIR"
+             : "name another folder with --identity DIR";
+}
+
+/// Asked before the token is sent: it is good for one answer, which must have a place.
+Status check_writable(const std::string& folder) {
+  if (const Status made = net::make_private_folder(folder); !made) return made;
+  const std::string probe = net::identity_file(folder) + ".writable";
+  if (const Status written = net::write_file(probe, "", net::Readers::kOwner); !written) return written;
+  (void)::unlink(probe.c_str());  // Ignoring: it is empty.
+  return {};
+}
+
+/// Where nobody answers, the reason names the coordinator itself.
+std::string why_not_joined(const std::string& coordinator, const std::string& reason) {
+  return reason.starts_with("cannot reach ") ? reason : fmt::format("{}: {}", coordinator, reason);
 }
 
 }  // namespace
@@ -82,13 +106,15 @@ int join_verb(const std::vector<std::string>& arguments) {
     folder = token.value().role == net::Role::kAgent ? agent_state_dir() + "/identity" : user_identity_dir();
   folder = absolute(folder);
   const auto before = net::load_identity(folder);
-  if (before.ok() || before.error().code != ENOENT)
-    return refuse(exit_code::kUsage,
-                  fmt::format("{} holds an identity, which is not replaced: remove it first, or name "
-                              "another folder with --identity",
-                              folder));
+  const bool is_free = !before && (before.error().code == ENOENT || before.error().code == ENOTDIR);
+  if (!is_free)
+    return refuse(exit_code::kUsage, fmt::format("{} holds an identity, which is not replaced: remove it first, or {}",
+                                                 folder, another_folder(token.value().role)));
+  if (const Status writable = check_writable(folder); !writable)
+    return refuse(exit_code::kUsage, fmt::format("{}; the token is not used: {}", writable.error().message,
+                                                 another_folder(token.value().role)));
   const auto identity = enrol(*coordinator, token.value(), folder, name);
-  if (!identity) return refuse(exit_code::kUnreachable, fmt::format("{}: {}", words.front(), identity.error().message));
+  if (!identity) return refuse(exit_code::kUnreachable, why_not_joined(words.front(), identity.error().message));
   fmt::print("joined as {} {}: {}\n", net::role_name(identity.value().role), identity.value().name, folder);
   return exit_code::kSucceeded;
 }

@@ -45,6 +45,8 @@ core::AgentFacts local_facts(const job::JobSpec& job, const LocalPlace& place) {
   if (member(command, "cpu_bind") == "numa") facts.numa_nodes = process::by_numa_node(facts.allowed_cores);
   if (member(command, "virtual_local_rank") == true || job.per_worker.gpus > 0)
     facts.gpus = gpus_of_node(process::gpus(std::getenv("CUDA_VISIBLE_DEVICES")), place.index, place.nodes);
+  facts.are_gpus_by_bus =
+      process::are_gpus_by_bus(std::getenv("CUDA_VISIBLE_DEVICES"), std::getenv("CUDA_DEVICE_ORDER"));
   return facts;
 }
 

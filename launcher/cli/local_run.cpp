@@ -19,12 +19,15 @@
 #include "launcher/cli/local_node.hpp"
 #include "launcher/cli/planned_steps.hpp"
 #include "launcher/cli/program_files.hpp"
+#include "launcher/cli/whole_fields.hpp"
+#include "launcher/core/kept_checkpoints.hpp"
 #include "launcher/core/process_rules.hpp"
 #include "launcher/net/embedded_link.hpp"
 #include "launcher/process/caught_signals.hpp"
 #include "launcher/process/clock.hpp"
 #include "launcher/process/cpu_quota.hpp"
 #include "launcher/process/cpu_set.hpp"
+#include "launcher/storage/ahead_checkpoints.hpp"
 #include "launcher/storage/run_succession.hpp"
 #include "launcher/warm/warm_server.hpp"
 
@@ -51,6 +54,22 @@ class WatchedLink : public net::CoordinatorLink {
   std::unique_ptr<net::CoordinatorLink> link_;
   std::function<void()> on_run_;
 };
+
+/// One line, however many there are; the newest is the first of them.
+std::string ahead_warning(const storage::RunHistory& history, const std::string& run_dir) {
+  const std::vector<std::string>& ahead = history.ahead;
+  const auto newest = core::step_of(ahead.front()).value_or(0);
+  const auto oldest = core::step_of(ahead.back()).value_or(0);
+  const bool is_one = ahead.size() == 1;
+  const std::string what =
+      is_one ? fmt::format("a newer checkpoint (step {}) is of an epoch", newest)
+             : fmt::format("{} newer checkpoints (steps {} to {}) are of epochs", ahead.size(), oldest, newest);
+  return fmt::format(
+      "{} that metrics.jsonl has no line of: going on from step {}; until the run has passed {} in {}/{}/{}/ "
+      "(sgd-launch validate CHECKPOINT measures one)",
+      what, history.newest.step, is_one ? "it, it stays" : "them, they stay", run_dir, checkpoint::kDirectory,
+      storage::kAheadFolder);
+}
 
 }  // namespace
 
@@ -189,11 +208,7 @@ Status LocalRun::record_resumption() {
     if (end->whole_bytes != end->bytes)
       console_.complain("warning", fmt::format("{}/{}: its last line was cut short; {} bytes are removed", shown_dir_,
                                                end->file, end->bytes - end->whole_bytes));
-  for (const std::string& path : history_->ahead)
-    console_.complain("warning",
-                      fmt::format("checkpoint {}/{} is of an epoch that metrics.jsonl has no line of; going on "
-                                  "from before it",
-                                  shown_dir_, path));
+  if (!history_->ahead.empty()) console_.complain("warning", ahead_warning(*history_, shown_dir_));
   for (const storage::DamagedCheckpoint& damaged : history_->damaged)
     console_.complain("warning",
                       fmt::format("checkpoint {}/{} is left out: {}", shown_dir_, damaged.path, damaged.reason));
@@ -335,7 +350,7 @@ void LocalRun::tick_status() {
   const auto shot = coordinator_.snapshot(place_.id);
   if (shot && !outcome_) {
     const std::string line = status_line(*shot, steps_planned_, step_before());
-    console_.status(line);
+    console_.status(whole_fields(line));
     has_begun_ = has_begun_ || shot->phase != core::RunPhase::kPlacing;
     if (const std::string wait = waits_.line(*shot); !wait.empty()) console_.narrate("sgd-launch: " + wait, true);
     const bool is_plain = !console_.style().is_terminal && job_.training && has_begun_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -95,6 +96,20 @@ void MetricSeries::append(const std::string& name, const Phases& phases, std::ve
     out.push_back({phases.size() > 1 ? phase + "/" + name : name, curve.points, curve.left_out});
 }
 
+namespace {
+
+/// One that is misspelt, or cut short; else all are named.
+std::string unknown_metric(const std::string& name, const std::vector<std::string>& known) {
+  std::optional<std::string> near = json::nearest(name, known);
+  const auto longer = std::find_if(known.begin(), known.end(),
+                                   [&](const std::string& one) { return !name.empty() && one.starts_with(name); });
+  if (!near && longer != known.end()) near = *longer;
+  return near ? fmt::format("no metric \"{}\"; did you mean \"{}\"?", name, *near)
+              : fmt::format("no metric \"{}\": known are {}", name, fmt::join(known, ", "));
+}
+
+}  // namespace
+
 Result<std::vector<Series>> MetricSeries::select(const std::vector<std::string>& wanted) const {
   std::vector<Series> out;
   for (const std::string& name : wanted) {
@@ -108,9 +123,7 @@ Result<std::vector<Series>> MetricSeries::select(const std::vector<std::string>&
       const Series& curve = of_phase->second.at(phase);
       out.push_back({name, curve.points, curve.left_out});
     } else {
-      const auto near = json::nearest(name, names());
-      return Error{fmt::format("no metric \"{}\": known are {}{}", name, fmt::join(names(), ", "),
-                               near ? fmt::format("; did you mean \"{}\"?", *near) : "")};
+      return Error{unknown_metric(name, names())};
     }
   }
   if (!wanted.empty()) return out;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <ctime>
 #include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -205,6 +207,16 @@ void append_said(std::string& text, const core::Failure& cause) {
   for (const std::string& line : cause.tail) text += "    | " + line + "\n";
 }
 
+/// Of a full disk nothing more is in the log.
+std::string next_of(const core::Failure& cause, const std::string& run) {
+  const std::string words = core::words(cause);
+  for (const int code : {ENOSPC, EDQUOT})
+    if (words.find(std::generic_category().message(code)) != std::string::npos)
+      return "free space there, then sgd-launch resume " + run;
+  if (cause.rank < 0) return "sgd-launch logs " + run;
+  return fmt::format("sgd-launch logs --rank {} {}", cause.rank, run);
+}
+
 }  // namespace
 
 std::string short_number(double value) {
@@ -304,13 +316,16 @@ std::string status_line(const core::RunSnapshot& shot, std::int64_t steps_total,
   line += fmt::format("  epoch {}/{}", shot.epoch, shot.epochs);
   if (shot.activity == "validate") line += "  validating";
   if (shot.activity == "saving") line += "  saving";
-  line += fmt::format("  loss {:.3f}  {} samples/s  {}/{} workers", shot.loss, short_number(shot.samples_per_s),
-                      shot.ready, shot.num_workers);
+  // What a narrow terminal leaves out is last.
+  const bool has_rate = shot.samples_per_s > 0;  // Before that nobody has measured anything.
+  if (has_rate || shot.loss != 0) line += fmt::format("  loss {:.3f}", shot.loss);
   if (shot.failures > 0) line += fmt::format("  failures {}", shot.failures);
   const std::int64_t made = shot.step - steps_before;
-  if (made > 0 && steps_total > shot.step)
+  if (has_rate && made > 0 && steps_total > shot.step)
     line +=
         "  eta " + clock_text(shot.wall_s * static_cast<double>(steps_total - shot.step) / static_cast<double>(made));
+  if (has_rate) line += fmt::format("  {} samples/s", short_number(shot.samples_per_s));
+  line += fmt::format("  {}/{} workers", shot.ready, shot.num_workers);
   return line;
 }
 
@@ -318,9 +333,11 @@ std::string end_block(const core::RunOutcome& outcome, const std::string& run_di
                       const nlohmann::json& job) {
   const bool is_training = job.contains("training");
   const bool is_done = outcome.state == "succeeded";
-  std::string text = is_done ? "finished in " : (outcome.error.empty() ? outcome.state : outcome.error) + " after ";
+  const bool only_measures = read_or(member(job, "training"), "validate_only", false);  // Its steps are another run's.
+  std::string text = is_done ? (only_measures ? "measured in " : "finished in ")
+                             : (outcome.error.empty() ? outcome.state : outcome.error) + " after ";
   text += duration_text(outcome.wall_s);
-  if (const std::string progress = progress_text(outcome.epochs, outcome.steps); !progress.empty())
+  if (const std::string progress = progress_text(outcome.epochs, outcome.steps); !progress.empty() && !only_measures)
     text += fmt::format(" ({})", progress);
   const nlohmann::ordered_json& validated = member(outcome.metrics, "validate");
   const nlohmann::ordered_json& trained = member(outcome.metrics, "train");
@@ -329,6 +346,7 @@ std::string end_block(const core::RunOutcome& outcome, const std::string& run_di
   else if (trained.contains("train_loss"))
     text += ", train_loss " + metric_text(member(trained, "train_loss"));
   if (is_done && !outcome.error.empty()) text += ", " + outcome.error;
+  if (only_measures) return text;
   // A command keeps what it has made itself, unless its job names an interval.
   const bool should_have_saved = is_training || member(member(job, "checkpoint"), "every").is_object();
   if (!outcome.checkpoint.empty())
@@ -366,8 +384,7 @@ std::string failure_block(const core::RunOutcome& outcome, const std::string& ru
   text += fmt::format("  retried: {}\n", retries_text(outcome));
   text += after;
   text += fmt::format("  log:     {}\n", log_path(cause, outcome.generation, run_dir));
-  text += cause.rank >= 0 ? fmt::format("  next:    sgd-launch logs --rank {} {}\n", cause.rank, run)
-                          : fmt::format("  next:    sgd-launch logs {}\n", run);
+  text += fmt::format("  next:    {}\n", next_of(cause, run));
   return head + for_terminal(text, Steering::kNone);
 }
 

@@ -26,8 +26,8 @@ namespace sgd::cli {
 /// It says that something has failed, or is waited for: for those, too, who want no progress.
 [[nodiscard]] bool is_trouble(const nlohmann::ordered_json& event);
 
-/// "step 1200/6250  loss 0.412  12.4k samples/s  2/2 workers  eta 03:12".
-/// `steps_before` were made before this life of the run and took none of its time.
+/// "step 1200/6250  epoch 2/5  loss 0.412  failures 1  eta 03:12  12.4k samples/s  2/2 workers"; without what nobody
+/// has measured yet. `steps_before` were made before this life of the run and took none of its time.
 [[nodiscard]] std::string status_line(const core::RunSnapshot& snapshot, std::int64_t steps_total,
                                       std::int64_t steps_before = 0);
 

@@ -73,6 +73,24 @@ int exit_code_of(const Json& refusal) {
   return kind == "value" ? exit_code::kUsage : exit_code::kUnreachable;
 }
 
+/// Its agent has a link to the coordinator, by what that says of it; not where it does not answer.
+bool is_connected(const NamedRun& run, const std::string& node) {
+  const auto answer = ask(run, {{"request", "nodes"}, {"brief", true}});
+  if (!answer || !answer.value()) return false;
+  for (const Json& one : member(*answer.value(), "nodes")) {
+    const std::string state = read_or(one, "state", "");
+    if (read_or(one, "node", "") == node) return state != "lost" && state != "closed";
+  }
+  return false;
+}
+
+void print_nodes(const Json& nodes, bool is_cluster) {
+  fmt::print("{:<16} {:>6} {:>6}{}\n", "node", "slots", "used", is_cluster ? "  state" : "");
+  for (const Json& one : nodes)
+    fmt::print("{:<16} {:>6} {:>6}{}{}\n", read_or(one, "node", ""), read_or(one, "slots", 0), read_or(one, "used", 0),
+               is_cluster ? "  " : "", read_or(one, "state", ""));
+}
+
 }  // namespace
 
 int nodes_verb(const std::vector<std::string>& arguments) {
@@ -97,22 +115,26 @@ int nodes_verb(const std::vector<std::string>& arguments) {
                   order.verb + " is for the nodes of a cluster: name its coordinator with --address");
   if (run.cluster && order.verb == "set-slots" && order.node.empty())
     return refuse(exit_code::kUsage, "set-slots: name the node with --node");
+  const bool comes_back = order.verb == "remove" && is_connected(run, order.node);
   auto answer = ask(run, request_of(order, run.cluster.has_value(), as_json));
   if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
   if (!answer.value())
     return refuse(exit_code::kUnreachable, fmt::format("{} is not running: it has no nodes", run.directory));
   Json& reply = *answer.value();
   if (!read_or(reply, "ok", false)) return refuse(exit_code_of(reply), read_or(reply, "error", "no answer"));
+  // The order to drain is forgotten with the node: what comes back takes runs.
+  if (comes_back)
+    fmt::print(stderr,
+               "sgd-launch: {0}: removed; its agent runs and will join again, and not be drained then: end it, or "
+               "sgd-launch revoke {0} where the coordinator is\n",
+               order.node);
   if (as_json) {
     Json all = {{"schema_version", 1}, {"run", member(reply, "run")}};
     all["nodes"].swap(reply["nodes"]);
     fmt::print("{}\n", dump_text(all, 2));
     return exit_code::kSucceeded;
   }
-  fmt::print("{:<16} {:>6} {:>6}{}\n", "node", "slots", "used", run.cluster ? "  state" : "");
-  for (const Json& one : member(reply, "nodes"))
-    fmt::print("{:<16} {:>6} {:>6}{}{}\n", read_or(one, "node", ""), read_or(one, "slots", 0), read_or(one, "used", 0),
-               run.cluster ? "  " : "", read_or(one, "state", ""));
+  print_nodes(member(reply, "nodes"), run.cluster.has_value());
   return exit_code::kSucceeded;
 }
 

@@ -20,6 +20,8 @@ class OutputSink {
   OutputSink(boost::asio::io_context& io, int fd, std::function<void()> on_turn);
 
   [[nodiscard]] bool is_terminal() const { return is_terminal_; }
+  /// A program may read it (`| tee`), and print it on our terminal; false: it is a file, or nobody's.
+  [[nodiscard]] bool has_reader() const { return is_pollable_; }
   /// `on_written` is called when the bytes are written or given up; may be empty.
   void write(std::string bytes, std::function<void()> on_written);
   /// As much of `text` as there is room for now, before what waits: how many bytes of it. The rest is dropped.

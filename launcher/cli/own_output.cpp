@@ -14,6 +14,8 @@ namespace sgd::cli {
 namespace {
 
 constexpr Duration kLookAgain = std::chrono::milliseconds(10);
+/// A run has one keeper here at a time.
+constexpr std::size_t kKeepersMax = 16;
 
 }  // namespace
 
@@ -88,10 +90,28 @@ Status OwnOutput::on_frame(int id, const Frame& frame) {
   const auto head = keeper::decode_output_head(frame.bytes);
   if (!head) return head.error();
   const std::string_view lines = std::string_view(frame.bytes).substr(keeper::kOutputHeaderBytes);
+  if (was_shown(head.value())) {
+    on_written(id, lines.size());
+    return {};
+  }
   ranks_.add(head.value(), lines, [this, alive = std::weak_ptr(alive_), id, bytes = lines.size()] {
     if (!alive.expired()) on_written(id, bytes);
   });
   return {};
+}
+
+bool OwnOutput::was_shown(const keeper::OutputHead& head) {
+  if (head.keeper == 0 || head.is_open) return false;
+  const auto is_its = [&head](const auto& one) { return one.first == head.keeper; };
+  const auto its = std::find_if(shown_.begin(), shown_.end(), is_its);
+  if (its == shown_.end()) {
+    shown_.emplace_back(head.keeper, head.end);
+    if (shown_.size() > kKeepersMax) shown_.pop_front();
+    return false;
+  }
+  if (head.end <= its->second) return true;
+  its->second = head.end;
+  return false;
 }
 
 void OwnOutput::on_written(int id, std::size_t bytes) {

@@ -4,13 +4,16 @@
 //
 //   keeper ── output ──> agent (agent/output_relay) ══ chunks, Warning, AllSaid ══> RankConsole ──> Console
 //                                                   <══════ Taken ═══════════════
+// What an agent has passed on before it was killed comes again by the next one, and is shown once.
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <boost/asio/io_context.hpp>
 
@@ -57,6 +60,7 @@ class OwnOutput {
   void take(process::UniqueFd socket);
   void on_bytes(int id, std::string_view bytes);
   [[nodiscard]] Status on_frame(int id, const Frame& frame);
+  [[nodiscard]] bool was_shown(const keeper::OutputHead& head);
   void on_written(int id, std::size_t bytes);
   [[nodiscard]] bool has_all() const;
   void look();
@@ -69,6 +73,8 @@ class OwnOutput {
   std::optional<process::AcceptLoop> accepting_;
   std::map<int, Agent> agents_;  ///< One, or a new one beside the rest of a killed one.
   int next_id_ = 0;
+  /// How far the last keepers' output has come.
+  std::deque<std::pair<std::uint64_t, std::uint64_t>> shown_;
   bool lacks_rest_ = false;  ///< An agent was here, and no later one has said all.
   TimePoint moved_at_{};
   std::function<void()> then_;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "launcher/cli/help_text.hpp"
 
 namespace sgd::cli {
 
@@ -15,7 +16,8 @@ std::optional<int> parse_plain_verb(PlainVerb verb, const std::vector<std::strin
   verb.options.push_back(flag({"--help", "-h"}, "this text", help));
   ParsedArguments parsed = parse_arguments(verb.options, arguments, AfterPositional::kContinue, diagnostics, verb.name);
   if (help) {
-    fmt::print("Example: {}\nUsage: sgd-launch {} {}\n{}", verb.example, verb.name, verb.usage, describe(verb.options));
+    print_help(verb.name, fmt::format("Example: {}\nUsage: sgd-launch {} {}\n{}", verb.example, verb.name, verb.usage,
+                                      describe(verb.options)));
     return exit_code::kSucceeded;
   }
   if (parsed.has_dashes) diagnostics.error(verb.name, 0, 0, "takes no command after --");

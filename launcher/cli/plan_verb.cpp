@@ -7,6 +7,7 @@
 #include "common/job/cluster_checks.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/help_text.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/start_checks.hpp"
@@ -61,9 +62,8 @@ Json local_plan(const job::JobSpec& job, const RunOptions& options) {
 std::optional<net::Address> coordinator_of(const std::string& given, Diagnostics& diagnostics) {
   const auto named = cluster_address(given, diagnostics);
   if (named || !given.empty() || diagnostics.has_errors()) return named;
-  const auto here = cluster_address("auto", diagnostics);
-  const bool is_there = here && ask_cluster(*here, {{"request", "ps"}, {"all", false}}).ok();
-  return is_there ? here : std::nullopt;
+  const auto here = coordinator_here();
+  return here ? std::optional(here.value()) : std::nullopt;
 }
 
 }  // namespace
@@ -73,9 +73,13 @@ int plan_verb(const std::vector<std::string>& arguments) {
   Diagnostics diagnostics;
   RunOptions options = parse_run_options(arguments, diagnostics, {flag({"--json"}, "one JSON object", as_json)});
   if (options.help) {
-    fmt::print(
-        "Example: sgd-launch plan job.json\nUsage: sgd-launch plan [--json] [options of run] (job.json | -- "
-        "command...)\n  --json                          one JSON object\n");
+    std::string address;
+    bool help = false;
+    print_help("plan",
+               "Example: sgd-launch plan job.json\n"
+               "Usage: sgd-launch plan [--json] [options of run] (job.json | -- command...)\n" +
+                   describe({flag({"--json"}, "one JSON object", as_json), address_option(address),
+                             flag({"--help", "-h"}, "this text", help)}));
     return exit_code::kSucceeded;
   }
   const auto coordinator = coordinator_of(options.address, diagnostics);

@@ -1,6 +1,7 @@
 #pragma once
-// How many optimizer steps a training job will take if nothing changes its world size: for the
-// status line's total and remaining time. Reads the data set's header, nothing else.
+// How many optimizer steps a training job will take if nothing changes its world size, as the worker counts them: one
+// for each "gradient_accumulation" batches, and one for those that are left at an epoch's end. For the status line's
+// total and remaining time. Reads the data set's header, nothing else.
 
 #include <cstdint>
 

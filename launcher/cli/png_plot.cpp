@@ -1,15 +1,22 @@
 #include "launcher/cli/png_plot.hpp"
 
+#include <fcntl.h>
 #include <png.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "launcher/cli/dot_canvas.hpp"
 #include "launcher/cli/glyphs.hpp"
+#include "launcher/process/own_path.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -33,6 +40,38 @@ constexpr int kDot = 2;     ///< Of a letter.
 constexpr int kStroke = 2;  ///< Of a curve.
 constexpr int kMark = 5;    ///< Of a point that stands alone.
 constexpr int kLetter = (kGlyphColumns + 1) * kDot;
+
+bool write_image(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
+/// In place of the file of that name, whoever's that is and whatever else it is called; a device or a pipe is written
+/// to.
+Status save(const std::string& path, std::string_view bytes) {
+  using process::OwnPath;
+  const auto place = OwnPath::find(path, OwnPath::Folders::kMustBeThere);
+  if (!place) return Error{fmt::format("cannot write {}: {}", path, place.error().message), place.error().code};
+  const int folder = place.value().folder();
+  const std::string& name = place.value().name();
+  struct stat there {};
+  if (::fstatat(folder, name.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(there.st_mode)) {
+    const process::UniqueFd fd = place.value().open(O_WRONLY);
+    return fd && write_image(fd.get(), bytes) ? Status() : Status(system_error("cannot write " + path));
+  }
+  const std::string temporary = name + ".tmp";
+  (void)::unlinkat(folder, temporary.c_str(), 0);  // Ignoring: mostly there is none.
+  const process::UniqueFd fd = place.value().open(temporary, O_WRONLY | O_CREAT | O_EXCL);
+  if (fd && write_image(fd.get(), bytes) && ::renameat(folder, temporary.c_str(), folder, name.c_str()) == 0) return {};
+  Error failed = system_error("cannot write " + path);
+  if (fd) (void)::unlinkat(folder, temporary.c_str(), 0);  // Ignoring: the next one takes it away.
+  return failed;
+}
 
 class Picture {
  public:
@@ -62,8 +101,15 @@ class Picture {
     image.width = kWidth;
     image.height = static_cast<png_uint_32>(height_);
     image.format = PNG_FORMAT_RGB;
-    if (png_image_write_to_file(&image, path.c_str(), 0, bytes_.data(), 0, nullptr) != 0) return {};
-    return Error{fmt::format("cannot write {}: {}", path, image.message)};
+    png_alloc_size_t size = 0;
+    std::string file;
+    bool is_made = png_image_write_to_memory(&image, nullptr, &size, 0, bytes_.data(), 0, nullptr) != 0;
+    if (is_made) {
+      file.resize(size);
+      is_made = png_image_write_to_memory(&image, file.data(), &size, 0, bytes_.data(), 0, nullptr) != 0;
+    }
+    if (!is_made) return Error{fmt::format("cannot write {}: {}", path, image.message)};
+    return save(path, std::string_view(file).substr(0, size));
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "common/exit_codes.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/help_text.hpp"
 #include "launcher/cli/local_runs.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -68,7 +69,7 @@ int ps_verb(const std::vector<std::string>& arguments) {
   Diagnostics diagnostics;
   const ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics, "ps");
   if (help) {
-    fmt::print("Example: sgd-launch ps --all\nUsage: sgd-launch ps [options]\n{}", describe(table));
+    print_help("ps", "Example: sgd-launch ps --all\nUsage: sgd-launch ps [options]\n" + describe(table));
     return exit_code::kSucceeded;
   }
   if (parsed.has_dashes) diagnostics.error("ps", 0, 0, "takes no command after --");
@@ -94,6 +95,9 @@ int ps_verb(const std::vector<std::string>& arguments) {
     fmt::print("{}\n", dump_text(Json{{"schema_version", 1}, {"runs", runs}}, 2));
   else if (runs.empty() && !configured)
     fmt::print("no run of yours is live on this machine\n");
+  else if (runs.empty())
+    fmt::print("no run {} of {}{}\n", all ? "is kept" : "is live", to_text(*configured),
+               all ? "" : "; with those that have ended: sgd-launch ps --all");
   else
     print_overview(runs);
   return exit_code::kSucceeded;

@@ -1,8 +1,10 @@
 #include "launcher/cli/rank_console.hpp"
 
+#include <cstdlib>
 #include <utility>
 
 #include "launcher/cli/member_name.hpp"
+#include "launcher/cli/terminal_plot.hpp"
 #include "launcher/process/clock.hpp"
 
 namespace sgd::cli {
@@ -64,6 +66,7 @@ LineStyle line_style(const RunOptions& options, const job::JobSpec& job, const C
   style.out_is_terminal = console.is_terminal(keeper::Stream::kOut);
   style.err_is_terminal = console.is_terminal(keeper::Stream::kErr);
   style.has_live_region = console.style().is_terminal;
+  style.is_utf8 = speaks_utf8(std::getenv("LC_ALL"), std::getenv("LC_CTYPE"), std::getenv("LANG"));
   return style;
 }
 

@@ -224,7 +224,7 @@ std::string RankLines::prefix(Stream stream, const std::set<Rank>& ranks, double
   std::string text = style_.has_time ? clock_time(unix_s) + " " : std::string();
   if (style_.prefix.empty() && ranks.size() == 1) return text;
   const bool is_one = ranks.size() == 1;
-  const std::string times = is_one ? "" : fmt::format(" ×{}", ranks.size());
+  const std::string times = is_one ? "" : fmt::format(" {}{}", style_.is_utf8 ? "×" : "x", ranks.size());
   std::set<Rank> local;
   for (const Rank rank : ranks) local.insert(local_rank_(rank));
   std::string front = style_.prefix;

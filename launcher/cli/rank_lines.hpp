@@ -38,6 +38,7 @@ struct LineStyle {
   bool out_is_terminal = false;
   bool err_is_terminal = false;
   bool has_live_region = true;  ///< Bars are drawn where the stream is a terminal.
+  bool is_utf8 = true;          ///< Else nothing of ours is beyond ASCII.
 };
 
 /// For one of our own streams: whole lines, or the begin of one.

@@ -18,6 +18,7 @@
 #include "launcher/cli/planned_steps.hpp"
 #include "launcher/cli/tune_views.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/cli/whole_fields.hpp"
 #include "launcher/core/outcome_json.hpp"
 #include "launcher/core/secrets.hpp"
 #include "launcher/process/caught_signals.hpp"
@@ -205,6 +206,7 @@ void RemoteRun::on_message(const Json& message) {
   if (type == "answer" && id == kFollow) return on_followed(message);
   if (type == "answer" && id == kStatus) return on_status(message);
   if (type == "answer" && id == kTrialStatus) return on_trial_status(message);
+  if (type == "answer" && (id == kStop || id == kOutcome)) return on_stop_answer(id, message);
   if (type == "answer" && id == kSignal) return on_signal_passed(message);
   if (type == "answer" && id == kSearch) return on_searched(message);
   if (type == "part") {
@@ -366,7 +368,7 @@ void RemoteRun::on_status(const Json& answer) {
   if (!read_or(answer, "ok", false) || !answer.contains("status") || exit_code_) return;
   const core::RunSnapshot shot = core::snapshot_from_json(member(answer, "status"));
   const std::string line = table_ ? table_->progress() : status_line(shot, steps_planned_);
-  console_.status(line);
+  console_.status(whole_fields(line));
   has_begun_ = has_begun_ || shot.phase != core::RunPhase::kPlacing;
   if (!table_) tell_wait(shot);
   // What a command says tells how it goes.
@@ -398,6 +400,7 @@ void RemoteRun::on_trial_status(const Json& answer) {
 }
 
 void RemoteRun::on_end(const Json& outcome_json) {
+  if (is_over_) return;  // It was told, or left.
   const core::RunOutcome outcome = core::outcome_from_json(outcome_json);
   for (auto& [file, state] : files_)
     if (is_log(file))
@@ -484,15 +487,6 @@ void RemoteRun::end(int exit_code) {
   exit_code_ = exit_code;
   if (copy_ && run_.empty()) copy_->discard();
   console_.when_drained([this] { io_.stop(); });
-}
-
-int read_on_cluster(const NamedRun& run, nlohmann::ordered_json follow, bool show_prefix) {
-  auto tls = tls_of(run);
-  if (!tls) return refuse(exit_code::kUsage, tls.error().message);
-  RunOptions options;
-  options.show_prefix = show_prefix;
-  follow["run"] = run.run;
-  return RemoteRun(options, *run.cluster, std::move(tls).value()).read(std::move(follow));
 }
 
 }  // namespace sgd::cli

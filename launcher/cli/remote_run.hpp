@@ -5,6 +5,7 @@
 //   connect ─► bring the job's files ─► submit (again with the same id until answered)
 //     ─► follow from the offsets that were printed ─► end
 //   first signal: asks for a stop with a checkpoint · second: kills the ranks · with the coordinator gone: leaves
+//   a signal when the run is over there: what is left of its output is shown for a moment, then its outcome
 //   SIGUSR1, SIGUSR2: passed on to the ranks of a command, on all nodes
 // The exit code is the run's.
 
@@ -50,6 +51,8 @@ class RemoteRun {
   /// Prints files of a run, and changes nothing of it: keys of `follow` as in coordinator/client_service.hpp. The lines
   /// of events and metrics are printed as they are.
   [[nodiscard]] int read(nlohmann::ordered_json follow);
+  /// What was read has bytes of a log.
+  [[nodiscard]] bool has_logs() const;
 
   /// An experiment that is there already, from where `seen` ends.
   struct Seen {
@@ -105,11 +108,14 @@ class RemoteRun {
   void pass_signal(int signal);
   void on_signal_passed(const Json& answer);
   void ask_to_stop(const Json& how);
+  void on_stop_answer(int id, const Json& answer);
+  void leave_rest(const Json& outcome);
   void tick_status();
   void end(int exit_code);
 
   /// Numbers of requests.
   static constexpr int kSubmit = 1, kFollow = 2, kStatus = 3, kStop = 4, kSignal = 5, kSearch = 6, kTrialStatus = 7;
+  static constexpr int kOutcome = 8;
 
   struct File {
     std::uint64_t got = 0;  ///< Bytes taken over the connection.
@@ -126,7 +132,7 @@ class RemoteRun {
   boost::asio::signal_set signals_;
   net::Timer status_timer_;
   net::Timer timeout_;
-  net::Timer answer_limit_;  ///< Of who only waits to know what to stop.
+  net::Timer answer_limit_;  ///< Of who only waits to know what to stop, or how it has ended.
   Json request_;
   Json follow_;  ///< What is followed.
   bool detach_ = false;
@@ -157,6 +163,7 @@ class RemoteRun {
   std::vector<Json> past_;  ///< Events from before this has joined, until its search program is told of them.
   bool is_over_ = false;    ///< The run has ended; what is left is to be printed.
   int signals_seen_ = 0;
+  int signal_ = 0;  ///< The last of them.
   int status_ticks_ = 0;
   bool has_begun_ = false;  ///< It has had a place.
   std::string told_;        ///< How it goes, as it was told without a terminal.
@@ -164,7 +171,9 @@ class RemoteRun {
   std::optional<int> exit_code_;
 };
 
-/// RemoteRun::read() of a run that was named; the exit code.
-[[nodiscard]] int read_on_cluster(const NamedRun& run, nlohmann::ordered_json follow, bool show_prefix);
+/// RemoteRun::read() of a run that was named; the exit code. `has_logs`, if it is wanted: whether anything of a log
+/// came.
+[[nodiscard]] int read_on_cluster(const NamedRun& run, nlohmann::ordered_json follow, bool show_prefix,
+                                  bool* has_logs = nullptr);
 
 }  // namespace sgd::cli

@@ -9,11 +9,14 @@
 #include "common/json/lenient.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/core/failure.hpp"
+#include "launcher/core/outcome_json.hpp"
 
 namespace sgd::cli {
 namespace {
 
 constexpr auto kAnswerLimit = std::chrono::seconds(60);
+/// For what is left of the output of a run that is over, and then for its outcome.
+constexpr auto kRestLimit = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -28,6 +31,7 @@ void RemoteRun::wait_signal() {
 void RemoteRun::on_signal(int signal) {
   if (signal == SIGUSR1 || signal == SIGUSR2) return pass_signal(signal);
   ++signals_seen_;
+  signal_ = signal;
   const bool at_once = signals_seen_ > 1 || signal == SIGQUIT;
   // Whoever asks twice, or when all is over, does not wait for a stdout that nobody reads.
   if (at_once || is_reader_ || is_over_ || exit_code_) console_.give_up();
@@ -79,6 +83,42 @@ void RemoteRun::ask_to_stop(const Json& how) {
   Json whole = {{"type", "request"}, {"id", kStop}, {"request", "stop"}, {"run", run_}};
   whole.update(how);
   link_.send(whole);
+}
+
+/// A run that is over cannot be stopped: what is asked for is the end of this process, which would go on for as long as
+/// a slow reader takes. --timeout has not passed then, and ends nothing.
+void RemoteRun::on_stop_answer(int id, const Json& answer) {
+  if (exit_code_ || is_over_ || signals_seen_ == 0) return;
+  if (id == kOutcome) return leave_rest(member(answer, "summary"));
+  if (!read_or(answer, "ok", false))
+    return console_.complain("warning", "the run is not stopped: " + read_or(answer, "error", ""));
+  if (!read_or(answer, "is_over", false)) return;
+  answer_limit_.after(kRestLimit, [this] {
+    if (exit_code_) return;
+    if (is_over_) return console_.give_up();  // Its outcome is known, and waits behind its output.
+    link_.send({{"type", "request"}, {"id", kOutcome}, {"request", "status"}, {"run", run_}});
+    answer_limit_.after(kRestLimit, [this] {
+      if (!exit_code_ && !is_over_) leave_rest({});
+    });
+  });
+}
+
+/// `outcome`: as in summary.json; empty when the coordinator does not say it. What is told comes before output is given
+/// up, which closes both streams.
+void RemoteRun::leave_rest(const Json& outcome) {
+  is_over_ = true;
+  console_.status("");
+  core::RunOutcome ended = core::outcome_from_json(outcome);
+  const bool is_known = outcome.contains("exit_code");
+  if (!is_known) ended.exit_code = exit_code::kSignalBase + signal_;
+  if (copy_) complete_copy(ended);
+  console_.complain("warning",
+                    copy_ ? fmt::format("the rest of its output is not shown: it is in {}/logs", copy_->folder())
+                          : fmt::format("the rest of its output is not shown: sgd-launch logs {}", run_));
+  if (is_known) print_end(ended);
+  console_.give_up();
+  if (!search_) return end(ended.exit_code);
+  search_->end([this, exit_code = ended.exit_code] { end(exit_code); });
 }
 
 }  // namespace sgd::cli

@@ -23,6 +23,7 @@
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/scratch_folder.hpp"
 #include "launcher/net/client_link.hpp"
+#include "launcher/process/own_path.hpp"
 #include "launcher/process/random_seed.hpp"
 #include "launcher/process/unique_fd.hpp"
 
@@ -39,6 +40,16 @@ constexpr const char* kMetrics = "metrics.jsonl";
 constexpr const char* kLogs = "logs/";
 constexpr const char* kWhose = "run.json";  // In a folder that --to names: whose files it has.
 constexpr std::uint64_t kBeyondAnyFile = std::uint64_t{1} << 50;
+
+/// For writing, made with its folders where it is missing; no link of somebody else's leads root elsewhere.
+Result<process::UniqueFd> open_here(const fs::path& path) {
+  using process::OwnPath;
+  const auto place = OwnPath::find(path.string(), OwnPath::Folders::kAreMade);
+  if (!place) return Error{fmt::format("cannot write {}: {}", path.string(), place.error().message), EPERM};
+  process::UniqueFd fd = place.value().open(O_WRONLY | O_CREAT, 0644);
+  if (!fd) return system_error("cannot write " + path.string());
+  return fd;
+}
 
 class Fetch {
  public:
@@ -134,12 +145,12 @@ class Fetch {
     const auto place = place_of_fetched(folder_, front_, part_);
     if (!place)
       return fail(exit_code::kFailed, fmt::format("the coordinator sends a file that nobody asked for: \"{}\"", part_));
-    std::error_code ignored;  // Opening the file says it better.
-    if (!here_.contains(part_)) fs::create_directories(place->parent_path(), ignored);
     // Not kept open: a run may have more logs than a process may have descriptors.
-    const process::UniqueFd fd(::open(place->c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+    const auto opened = open_here(*place);
+    if (!opened) return fail(exit_code::kFailed, opened.error().message);
+    const process::UniqueFd& fd = opened.value();
     struct stat info {};
-    if (!fd || ::fstat(fd.get(), &info) != 0)
+    if (::fstat(fd.get(), &info) != 0)
       return fail(exit_code::kFailed, system_error("cannot write " + place->string()).message);
     std::uint64_t& bytes_here = here_.try_emplace(part_, static_cast<std::uint64_t>(info.st_size)).first->second;
     if (offset_ != bytes_here) return;  // Of a follow before.
@@ -172,12 +183,27 @@ class Fetch {
   std::optional<Status> end_;
 };
 
+/// By the descriptor: what has the file's name may be exchanged meanwhile.
+Status copy_file_here(const fs::path& from, const fs::path& to) {
+  const auto opened = open_here(to);
+  if (!opened) return opened.error();
+  std::error_code error;
+  fs::copy_file(from, fmt::format("/proc/self/fd/{}", opened.value().get()), fs::copy_options::overwrite_existing,
+                error);
+  return error ? Status(Error{error.message(), error.value()}) : Status();
+}
+
 Status copy_here(const std::string& from, const std::string& to) {
   std::error_code error;
-  fs::create_directories(fs::path(to).parent_path(), error);
-  fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::overwrite_existing, error);
-  if (error) return Error{fmt::format("cannot copy {} to {}: {}", from, to, error.message()), exit_code::kFailed};
-  return {};
+  Status copied;
+  if (!fs::is_directory(from, error)) copied = copy_file_here(from, to);
+  if (fs::is_directory(from, error)) {
+    for (fs::recursive_directory_iterator at(from, error), end; !error && copied && at != end; at.increment(error))
+      if (at->is_regular_file()) copied = copy_file_here(at->path(), to / at->path().lexically_relative(from));
+    if (copied && error) copied = Error{error.message(), error.value()};
+  }
+  if (copied) return {};
+  return Error{fmt::format("cannot copy {} to {}: {}", from, to, copied.error().message), exit_code::kFailed};
 }
 
 /// Notes whose files `folder` has, before `name` comes there. Error: they are another run's, and would be mixed with

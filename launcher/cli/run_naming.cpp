@@ -6,6 +6,7 @@
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/control_client.hpp"
+#include "launcher/cli/help_text.hpp"
 #include "launcher/cli/run_place.hpp"
 #include "launcher/cli/terminal_text.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -35,6 +36,24 @@ void find_coordinator(NamedRun& named) {
   named.run = named.directory.substr(named.directory.rfind('/') + 1);
 }
 
+/// Of a run that is not here, where nobody has said that it is: one that is named may be the coordinator's of this
+/// machine. The newest of a cluster is not taken for the latest here: it may be anybody's.
+NamedRun not_here(const std::string& name, const Error& error) {
+  const auto coordinator = coordinator_here();
+  if (!coordinator) return ended(refuse(exit_code::kNotFound, error.message));
+  const std::string is_there = "; a coordinator runs here: --address auto";
+  if (name.empty() || name == "latest") return ended(refuse(exit_code::kNotFound, error.message + is_there));
+  const auto answer = ask_cluster(coordinator.value(), {{"request", "status"}, {"run", name}});
+  // One that waits for its start is there, too, and has no status yet.
+  if (!answer || read_or(answer.value(), "kind", "") == "run")
+    return ended(refuse(exit_code::kNotFound, error.message + "; nor has the coordinator that runs here such a run"));
+  NamedRun named;
+  named.is_named = true;
+  named.cluster = coordinator.value();
+  named.run = name;
+  return named;
+}
+
 }  // namespace
 
 NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments) {
@@ -46,7 +65,8 @@ NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments
   Diagnostics diagnostics;
   ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics, verb.name);
   if (help) {
-    fmt::print("Example: {}\nUsage: sgd-launch {} {}\n{}", verb.example, verb.name, verb.usage, describe(table));
+    print_help(verb.name, fmt::format("Example: {}\nUsage: sgd-launch {} {}\n{}", verb.example, verb.name, verb.usage,
+                                      describe(table)));
     return ended(exit_code::kSucceeded);
   }
   if (parsed.has_dashes) diagnostics.error(verb.name, 0, 0, "takes no command after --: the run has its own");
@@ -65,6 +85,7 @@ NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments
   if (named.cluster && named.run == "latest") named.run.clear();  // As runs/latest here.
   if (named.cluster) return named;
   auto directory = find_run(named.run);
+  if (!directory && address.empty()) return not_here(named.run, directory.error());
   if (!directory) return ended(refuse(exit_code::kNotFound, directory.error().message));
   return run_at(directory.value());
 }

@@ -52,6 +52,7 @@ struct NamedRun {
 /// The run that has this folder on this machine.
 [[nodiscard]] NamedRun run_at(const std::string& directory);
 
+/// A run of this machine comes before one of that name on its coordinator, which is asked where no address is given.
 [[nodiscard]] NamedRun name_run(const RunVerb& verb, const std::vector<std::string>& arguments);
 
 /// Says `message` on stderr and gives `exit_code` back.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <iterator>
 
@@ -210,6 +211,12 @@ std::vector<Option> resume_option_table(RunOptions& options) {
 void count_workers(RunOptions& options, bool is_command, Diagnostics& diagnostics) {
   for (job::Overrides::Set& set : options.overrides.sets) {
     const bool is_word = set.value == "auto" || set.value == "cpu" || set.value == "gpu" || set.value == "xpu";
+    const bool is_misspelt = !is_word && !set.value.empty() && std::isalpha(static_cast<unsigned char>(set.value[0]));
+    if (set.path == "num_workers" && is_misspelt) {
+      diagnostics.error(set.source, 0, 0,
+                        fmt::format("\"num_workers\" must be an integer or \"auto\", got \"{}\"", set.value));
+      set.value = "1";
+    }
     if (set.path != "num_workers" || !is_word) continue;
     const Result<int> workers = workers_per_node(set.value, is_command);
     if (!workers) diagnostics.error(set.source, 0, 0, workers.error().message);
@@ -286,7 +293,7 @@ std::string run_help() {
          "  sgd-launch (status | logs | metrics | events | stop | checkpoints) [options] [RUN]\n"
          "  sgd-launch plot [--png FILE] [RUN [METRIC...]]             its metrics as curves, here or in an image\n"
          "  sgd-launch checkpoints get [--step N] [RUN] DIR            copies one of them into a folder here\n"
-         "  sgd-launch tune [options] job.json | (status | best) [RUN] trials of a job, and the best of them\n"
+         "  sgd-launch tune [options] job.json | (status | best) [RUN]  trials of a job, and the best of them\n"
          "  sgd-launch warm [--stop] [train.py...]                     keep a Python ready that has imported what it "
          "needs\n"
          "  sgd-launch doctor [--json] [--address ADDRESS]             what this machine or a cluster lacks\n"
@@ -300,10 +307,12 @@ std::string run_help() {
          "Options of run:\n" +
          describe(run_option_table(unused)) +
          "\n"
-         "torchrun's options and PET_* variables are understood, so that a torchrun line works as it is.\n"
+         "torchrun's options and PET_* variables are understood, so that a torchrun line\n"
+         "works as it is.\n"
          "\n"
-         "Exit codes: 0 succeeded, 1 failed, 2 bad usage or job file, 3 not running, 4 no such run or node,\n"
-         "5 could not be placed, 6 cancelled, 7 restarts used up, 124 --timeout, 130 and 143 interrupted.\n";
+         "Exit codes: 0 succeeded, 1 failed, 2 bad usage or job file, 3 not running,\n"
+         "4 no such run or node, 5 could not be placed, 6 cancelled, 7 restarts used up,\n"
+         "124 --timeout, 130 and 143 interrupted.\n";
 }
 
 }  // namespace sgd::cli

@@ -47,4 +47,12 @@ Result<std::string> find_run(const std::string& name) {
   return found;
 }
 
+std::string runs_folder() {
+  const std::string here = "runs";
+  if (::access(".", W_OK) == 0 || storage::has_runs(here)) return here;
+  for (const std::string& runs : other_places())
+    if (storage::has_runs(runs)) return runs;
+  return here;
+}
+
 }  // namespace sgd::cli

@@ -17,4 +17,8 @@ namespace sgd::cli {
 /// then.
 [[nodiscard]] Result<std::string> find_run(const std::string& name);
 
+/// Which folder of runs is listed: runs/, or where the working directory cannot be written to and has none that can be
+/// seen, the first of those places that has some.
+[[nodiscard]] std::string runs_folder();
+
 }  // namespace sgd::cli

@@ -7,6 +7,7 @@
 #include "common/exit_codes.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/find_origin.hpp"
+#include "launcher/cli/help_text.hpp"
 #include "launcher/cli/local_run.hpp"
 #include "launcher/cli/run_place.hpp"
 #include "launcher/cli/several_nodes.hpp"
@@ -24,7 +25,7 @@ int run_verb(const std::vector<std::string>& arguments) {
   Diagnostics diagnostics;
   const RunOptions options = parse_run_options(arguments, diagnostics);
   if (options.help) {
-    fmt::print("{}", run_help());
+    print_help("", run_help());
     return exit_code::kSucceeded;
   }
   const auto coordinator = cluster_address(options.address, diagnostics);

@@ -1,18 +1,23 @@
 // `sgd-launch runs list|remove|pin|unpin`: the folders of runs, below runs/ or a coordinator's: what they take, which
 // go and which stay.
 
+#include <algorithm>
 #include <chrono>
 
 #include <fmt/format.h>
 
 #include "common/base/bytes.hpp"
 #include "common/exit_codes.hpp"
+#include "common/json/json_file.hpp"
 #include "common/json/lenient.hpp"
 #include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/help_text.hpp"
+#include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_place.hpp"
 #include "launcher/cli/verbs.hpp"
 #include "launcher/storage/retention.hpp"
+#include "launcher/storage/run_lookup.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -27,28 +32,42 @@ struct RunsOptions {
   std::optional<net::Address> cluster;
 };
 
-Json runs_here() {
+/// As its summary says; without one its launcher was killed.
+std::string state_of(const storage::EndedRun& run) {
+  if (run.finished_s == 0) return "live";
+  return read_or(json::read_ordered_file(run.directory + "/summary.json"), "state", "lost");
+}
+
+Json runs_in(const std::string& folder) {
   Json rows = Json::array();
-  for (const storage::EndedRun& run : storage::runs_below("runs"))
+  for (const storage::EndedRun& run : storage::runs_below(folder))
     rows.push_back({{"run", run.id},
-                    {"state", run.finished_s > 0 ? "ended" : "live"},
+                    {"state", state_of(run)},
                     {"finished", run.finished_s > 0 ? Json(run.finished_s) : Json()},
                     {"bytes", run.bytes},
                     {"pinned", run.is_pinned}});
   return rows;
 }
 
-void print_runs(const Json& rows) {
-  fmt::print("{:<44} {:<12} {:>10} {:<6}  {}\n", "run", "state", "bytes", "pinned", "owner");
+/// Runs of a cluster have owners.
+void print_runs(const Json& rows, bool is_cluster) {
+  std::size_t width = 26;  // As wide as the longest name: with most of them a row has 80 columns.
+  for (const Json& row : rows) width = std::max(width, read_or(row, "run", "").size());
+  constexpr auto kRow = "{:<{}} {:<11} {:>10} {}\n";
+  const auto end_of = [&](const std::string& pinned, const std::string& owner) {
+    return is_cluster ? fmt::format("{:<6}  {}", pinned, owner) : pinned;
+  };
+  fmt::print(kRow, "run", width, "state", "bytes", end_of("pinned", "owner"));
   for (const Json& row : rows)
-    fmt::print("{:<44} {:<12} {:>10} {:<6}  {}\n", read_or(row, "run", ""), read_or(row, "state", ""),
+    fmt::print(kRow, read_or(row, "run", ""), width, read_or(row, "state", ""),
                member(row, "bytes").is_null() ? "-" : format_bytes(read_or(row, "bytes", std::int64_t{0})),
-               read_or(row, "pinned", false) ? "yes" : "", read_or(row, "owner", ""));
+               end_of(read_or(row, "pinned", false) ? "yes" : "", read_or(row, "owner", "")));
 }
 
 int list_runs(const RunsOptions& options) {
   Json rows;
   std::int64_t left_out = 0;
+  std::string place;
   if (options.cluster) {
     const auto answer = ask_cluster(*options.cluster, {{"request", "runs"}});
     if (!answer) return refuse(exit_code::kUnreachable, answer.error().message);
@@ -56,13 +75,21 @@ int list_runs(const RunsOptions& options) {
       return refuse(exit_code::kUnreachable, read_or(answer.value(), "error", ""));
     rows = member(answer.value(), "runs");
     read_if_fits(answer.value(), "left_out", left_out);
+    place = "of " + to_text(*options.cluster);
   } else {
-    rows = runs_here();
+    const std::string folder = runs_folder();
+    if (const std::string why = storage::why_unlisted(folder); !why.empty()) return refuse(exit_code::kFailed, why);
+    rows = runs_in(folder);
+    place = "in " + absolute(folder);
+    // Where a run would have had its folder nobody has chosen.
+    if (folder.front() == '/') fmt::print(stderr, "sgd-launch: runs {}\n", place);
   }
   if (options.as_json)
     fmt::print("{}\n", dump_text(Json{{"schema_version", 1}, {"left_out", left_out}, {"runs", rows}}, 2));
+  else if (rows.empty())
+    fmt::print("no runs {}\n", place);
   else
-    print_runs(rows);
+    print_runs(rows, options.cluster.has_value());
   if (left_out > 0) fmt::print(stderr, "sgd-launch: at most {} are listed; {} more are there\n", rows.size(), left_out);
   return exit_code::kSucceeded;
 }
@@ -92,7 +119,7 @@ int change_run_here(const std::string& action, const std::string& name) {
 /// By what is to stay.
 std::vector<std::string> runs_beyond(const storage::Retention& keep) {
   std::vector<storage::EndedRun> ended;
-  for (const storage::EndedRun& run : storage::runs_below("runs"))
+  for (const storage::EndedRun& run : storage::runs_below(runs_folder()))
     if (run.finished_s > 0) ended.push_back(run);
   const double now_s = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   std::vector<std::string> names;
@@ -145,10 +172,10 @@ int runs_verb(const std::vector<std::string>& arguments) {
   Diagnostics diagnostics;
   ParsedArguments parsed = parse_arguments(table, arguments, AfterPositional::kContinue, diagnostics, "runs");
   if (help) {
-    fmt::print(
-        "Example: sgd-launch runs remove --keep 20\n"
-        "Usage: sgd-launch runs list|remove|pin|unpin [options] [RUN...]\n{}",
-        describe(table));
+    print_help("runs",
+               "Example: sgd-launch runs remove --keep 20\n"
+               "Usage: sgd-launch runs list|remove|pin|unpin [options] [RUN...]\n" +
+                   describe(table));
     return exit_code::kSucceeded;
   }
   if (parsed.has_dashes) diagnostics.error("runs", 0, 0, "takes no command after --");

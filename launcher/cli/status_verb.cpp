@@ -1,6 +1,7 @@
 // `sgd-launch status [RUN]`: what a run is doing, from its launcher; of one that has ended, from its summary.
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -33,11 +34,25 @@ int epochs_of(const std::string& run_dir, const Json& summary) {
   return std::max(read_or(member(job, "training"), "epochs", made), made);
 }
 
-/// "  87 %, 20480 MiB, 61 C"; empty: nothing is known of it.
+/// "  87 %, 20480 MiB, 61 C", with "-" for what is not known; empty: nothing is known of it.
 std::string gpu_text(const Json& gpu) {
   if (!gpu.is_object()) return {};
-  return fmt::format("  {:.0f} %, {:.0f} MiB, {:.0f} C", read_or(gpu, "busy_percent", 0.0),
-                     read_or(gpu, "memory_mib", 0.0), read_or(gpu, "celsius", 0.0));
+  const auto part = [&gpu](const char* key, const char* unit) {
+    return member(gpu, key).is_number() ? fmt::format("{:.0f} {}", read_or(gpu, key, 0.0), unit) : std::string("-");
+  };
+  return fmt::format("  {}, {}, {}", part("busy_percent", "%"), part("memory_mib", "MiB"), part("celsius", "C"));
+}
+
+/// Without what nobody has measured yet.
+std::string live_progress(const Json& status) {
+  std::string text = fmt::format("epoch {}/{}, step {}{}", read_or(status, "epoch", 0), read_or(status, "epochs", 0),
+                                 read_or(status, "step", std::int64_t{0}),
+                                 read_or(status, "activity", "") == "validate" ? ", validating" : "");
+  const double rate = read_or(status, "samples_per_s", 0.0);
+  const double loss = read_or(status, "loss", std::nan(""));  // null: it is not finite.
+  if (rate > 0 || loss != 0) text += fmt::format(", loss {:.4f}", loss);
+  if (rate > 0) text += fmt::format(", {} samples/s", short_number(rate));
+  return text;
 }
 
 void print_live(const Json& status) {
@@ -45,11 +60,7 @@ void print_live(const Json& status) {
   const std::string reason = read_or(status, "reason", "");
   fmt::print("{}\nworkers    {} of {}, generation {}\n", reason.empty() ? "" : " (" + plain_text(reason) + ")",
              read_or(status, "world_size", 0), read_or(status, "num_workers", 0), read_or(status, "generation", 0));
-  if (read_or(status, "epochs", 0) > 0)
-    fmt::print("progress   epoch {}/{}, step {}{}, loss {:.4f}, {} samples/s\n", read_or(status, "epoch", 0),
-               read_or(status, "epochs", 0), read_or(status, "step", std::int64_t{0}),
-               read_or(status, "activity", "") == "validate" ? ", validating" : "", read_or(status, "loss", 0.0),
-               short_number(read_or(status, "samples_per_s", 0.0)));
+  if (read_or(status, "epochs", 0) > 0) fmt::print("progress   {}\n", live_progress(status));
   fmt::print("failures   {}\n", read_or(status, "failures", 0));
   for (const Json& gpu : member(status, "gpus_left_out"))
     fmt::print("left out   GPU {} of {}, after {} restart{}\n", plain_text(read_or(gpu, "device", "")),
@@ -107,6 +118,17 @@ void print_ended(const std::string& run_dir, const std::string& run, const Json&
   if (const std::string next = next_step(run_dir, run, summary); !next.empty()) fmt::print("next       {}\n", next);
 }
 
+/// How it ended is in events.jsonl, also where there was no room for the summary any more.
+void add_end(Json& lost, const storage::RunHistory& history) {
+  if (!history.finished.is_object()) return;
+  lost["state"] = read_or(history.finished, "state", "unknown");
+  lost["exit_code"] = member(history.finished, "exit_code");
+  const std::string failure = read_or(history.failure, "message", "");
+  const std::string why = history.succeeded ? "" : failure;
+  const std::string left = "its launcher left no summary.json: the disk was full, or it was killed at its end";
+  lost["error"] = why.empty() ? left : fmt::format("{}; {}", why, left);
+}
+
 /// Status of a run whose launcher does not answer: its summary, or without one what the other files tell.
 Json read_ended(const std::string& run_dir) {
   const std::string path = run_dir + "/summary.json";
@@ -118,7 +140,7 @@ Json read_ended(const std::string& run_dir) {
                {"state", "lost"},
                {"exit_code", nullptr},
                {"error", text ? path + " is damaged: it is not a JSON object"
-                              : "its launcher was killed before it could write a summary"},
+                              : "its launcher left no summary: it was killed, or the disk was full"},
                {"checkpoint", nullptr}};
   const auto history = storage::read_history(run_dir, checkpoint::Proof::kSizes);
   if (!history) return lost;
@@ -132,6 +154,7 @@ Json read_ended(const std::string& run_dir) {
   lost["failures"] = past.failures;
   lost["wall_s"] = past.wall_s;
   lost["metrics"] = past.metrics.is_object() ? past.metrics : Json::object();
+  if (!text) add_end(lost, history.value());
   if (!past.checkpoints.empty()) lost["checkpoint"] = past.checkpoints.front().substr(run_dir.size() + 1);
   return lost;
 }

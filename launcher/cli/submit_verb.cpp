@@ -1,11 +1,14 @@
 // `sgd-launch submit`, and `sgd-launch run` with a coordinator: the job goes to the cluster, and its run is followed
 // here.
 
+#include <cerrno>
+
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
 #include "common/job/cluster_checks.hpp"
 #include "launcher/cli/cluster_client.hpp"
+#include "launcher/cli/help_text.hpp"
 #include "launcher/cli/remote_run.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_place.hpp"
@@ -59,14 +62,23 @@ int submit_verb(const std::vector<std::string>& arguments) {
   RunOptions options = parse_run_options(arguments, diagnostics);
   if (options.help) {
     RunOptions unused;
-    fmt::print(
-        "Example: sgd-launch submit --detach job.json\n"
-        "Usage: sgd-launch submit [options] (job.json | -- command...)\n{}",
-        describe(run_option_table(unused)));
+    print_help("submit",
+               "Example: sgd-launch submit --detach job.json\n"
+               "Usage: sgd-launch submit [options] (job.json | -- command...)\n" +
+                   describe(run_option_table(unused)));
     return exit_code::kSucceeded;
   }
   auto coordinator = cluster_address(options.address, diagnostics);
-  if (!coordinator && options.address.empty()) coordinator = cluster_address("auto", diagnostics);
+  if (!coordinator && options.address.empty() && !diagnostics.has_errors()) {
+    const auto here = coordinator_here();
+    const bool is_there = here || here.error().code != ENOENT;  // Why it does not answer is told when it is asked.
+    if (is_there)
+      coordinator = cluster_address("auto", diagnostics);
+    else
+      diagnostics.error("submit", 0, 0,
+                        "no cluster is named, and no coordinator runs on this machine: name one with --address "
+                        "HOST:PORT or SGD_ADDRESS, or start one: sgd-launch coordinator");
+  }
   if (options.address.empty()) options.address = "auto";  // It goes to a coordinator, whoever has named it.
   if (!coordinator && !diagnostics.has_errors())
     diagnostics.error("submit", 0, 0, "needs a coordinator: name it with --address HOST:PORT");

@@ -9,7 +9,18 @@
 namespace sgd::cli {
 namespace {
 
-/// Length of the UTF-8 character that `text` begins with; 0: it is none, or U+0080 to U+009F (C1 controls).
+/// Of what follows on a line these change the order or begin another line, so that a name reads as something that it
+/// is not: U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069.
+bool reorders(std::string_view character) {
+  const auto at = [&](std::size_t index) { return static_cast<unsigned char>(character[index]); };
+  if (character == "\xd8\x9c") return true;
+  if (character.size() != 3 || at(0) != 0xe2) return false;
+  if (at(1) == 0x80) return at(2) == 0x8e || at(2) == 0x8f || (at(2) >= 0xa8 && at(2) <= 0xae);
+  return at(1) == 0x81 && at(2) >= 0xa6 && at(2) <= 0xa9;
+}
+
+/// Length of the UTF-8 character that `text` begins with; 0: it is none, or it steers: U+0080 to U+009F (C1 controls),
+/// and those that reorder text.
 std::size_t character_bytes(std::string_view text) {
   const auto first = static_cast<unsigned char>(text[0]);
   const std::size_t length = first < 0x80   ? 1
@@ -22,7 +33,7 @@ std::size_t character_bytes(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i)
     if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
   const bool is_control = first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;
-  return is_control ? 0 : length;
+  return is_control || reorders(text.substr(0, length)) ? 0 : length;
 }
 
 /// Of "ESC [ digits and semicolons m" at the beginning of `text`; 0: it does not begin so.

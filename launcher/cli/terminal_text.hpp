@@ -12,7 +12,8 @@ enum class Steering {
   kColors,  ///< Also colours (ESC [ numbers m), carriage return and backspace: what progress bars use.
 };
 
-/// Bytes that are no UTF-8 are shown as "\xNN", too: an eight-bit terminal takes some of them as controls.
+/// Bytes that are no UTF-8 are shown as "\xNN", too: an eight-bit terminal takes some of them as controls. So are
+/// characters that change the order of those behind them, or end a line.
 [[nodiscard]] std::string for_terminal(std::string_view text, Steering steering);
 
 }  // namespace sgd::cli

@@ -2,6 +2,7 @@
 // machine.
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "common/json/lenient.hpp"
 #include "common/json/nlohmann.hpp"
 #include "common/json/suggest.hpp"
+#include "launcher/cli/help_text.hpp"
 #include "launcher/cli/member_name.hpp"
 #include "launcher/cli/plain_verb.hpp"
 #include "launcher/cli/run_naming.hpp"
@@ -46,10 +48,20 @@ struct WantedToken {
   Duration ttl = std::chrono::minutes(15);
 };
 
+/// Whoever works under another account, or on another machine, has a cluster and no use for a new one.
+Error no_authority(const std::string& state_dir, const Error& why) {
+  const std::string where =
+      "tokens are made on the coordinator's machine, by its account (another folder: --state-dir)";
+  if (why.code == ENOENT)
+    return Error{
+        fmt::format("no cluster's authority in {}: {}; sgd-launch init makes a new cluster", state_dir, where)};
+  return why.code == EACCES ? Error{why.message + ": " + where} : why;
+}
+
 Result<net::JoinToken> create(const WantedToken& wanted) {
   if (const Status acting = net::act_as_owner_of(wanted.state_dir); !acting) return acting.error();
   const auto ca = net::CertificateAuthority::load(net::ca_folder(wanted.state_dir));
-  if (!ca) return Error{ca.error().message + ": run `sgd-launch init` first"};
+  if (!ca) return no_authority(wanted.state_dir, ca.error());
   const auto ca_key = net::public_key_digest_in(ca.value().certificate());
   if (!ca_key) return ca_key.error();
   const auto lock = net::FolderLock::take(wanted.state_dir, kStateLockWaitMs);
@@ -200,9 +212,9 @@ int token_verb(const std::vector<std::string>& arguments) {
   if (which == "list") return list_tokens(rest);
   if (which == "revoke") return revoke_token(rest);
   if (which == "--help" || which == "-h") {
-    fmt::print(
-        "Usage: sgd-launch token (create | list | revoke) [options]\n"
-        "  options of each: sgd-launch token create --help, and so on\n");
+    print_help("token",
+               "Usage: sgd-launch token (create | list | revoke) [options]\n"
+               "  options of each: sgd-launch token create --help, and so on\n");
     return exit_code::kSucceeded;
   }
   if (which.empty()) return refuse(exit_code::kUsage, "token: say what to do: create, list or revoke");

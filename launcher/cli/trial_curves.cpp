@@ -162,7 +162,7 @@ Panel TrialCurves::curves() const {
   panel.y = shown_values(std::move(values));
   panel.left = "1";
   panel.over = "report";
-  if (last > 1) panel.right = shown_number(last);
+  if (last > 1) panel.right = shown_place(last);
   return panel;
 }
 

@@ -7,6 +7,7 @@
 #include "common/exit_codes.hpp"
 #include "launcher/cli/cluster_client.hpp"
 #include "launcher/cli/experiment_checks.hpp"
+#include "launcher/cli/help_text.hpp"
 #include "launcher/cli/local_experiment.hpp"
 #include "launcher/cli/local_node.hpp"
 #include "launcher/cli/remote_run.hpp"
@@ -96,7 +97,7 @@ int start_experiment(const std::vector<std::string>& arguments) {
   const ParsedArguments parsed =
       parse_arguments(tune_option_table(options, resumed), arguments, AfterPositional::kContinue, diagnostics, "tune");
   if (options.help) {
-    fmt::print("{}", tune_help());
+    print_help("tune", tune_help());
     return exit_code::kSucceeded;
   }
   count_workers(options, false, diagnostics);

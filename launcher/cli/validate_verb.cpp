@@ -19,6 +19,7 @@
 #include "launcher/cli/run_place.hpp"
 #include "launcher/cli/start_checks.hpp"
 #include "launcher/cli/verbs.hpp"
+#include "launcher/storage/ahead_checkpoints.hpp"
 
 namespace sgd::cli {
 namespace {
@@ -30,7 +31,7 @@ std::string take_checkpoint(std::vector<std::string>& words) {
   std::error_code error;
   if (words.size() != 1 || !fs::exists(fs::path(words.front()) / checkpoint::kManifestFile, error)) return {};
   const fs::path folder = fs::canonical(words.front(), error);
-  words.front() = folder.parent_path().parent_path().string();
+  words.front() = storage::run_of_checkpoint(folder.string());
   return folder.string();
 }
 

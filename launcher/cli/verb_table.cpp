@@ -1,13 +1,19 @@
 #include "launcher/cli/verb_table.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 
 #include <fmt/format.h>
 
 #include "common/exit_codes.hpp"
+#include "common/job/read_file.hpp"
 #include "common/json/suggest.hpp"
+#include "launcher/cli/help_text.hpp"
 #include "launcher/cli/run_naming.hpp"
 #include "launcher/cli/run_options.hpp"
 #include "launcher/cli/verbs.hpp"
@@ -28,14 +34,47 @@ bool has_second_word(const std::string& verb) {
   return verb == "token" || verb == "config" || verb == "runs" || verb == "tune";
 }
 
+/// What stands in the place of a verb and is none of the table, and verbs of two words.
+const std::map<std::string, std::string>& more_summaries() {
+  static const std::map<std::string, std::string> kMore = {
+      {"help", "says what a verb does, and its options"},
+      {"version", "prints the version"},
+      {"token create", "makes a token, with which one machine or person joins a cluster"},
+      {"token list", "lists the tokens of a cluster, and who has used them"},
+      {"token revoke", "makes a token worthless that nobody has used"},
+      {"tune status", "shows the trials of an experiment"},
+      {"tune best", "shows the best trial of an experiment, and how to run it again"},
+      {"tune plot", "draws the metric of an experiment's trials"},
+      {"tune export", "writes the trials of an experiment in the format of another tool"}};
+  return kMore;
+}
+
+/// The job file that `word` is nearly the name of: "job.jsn" and "job" beside job.json; empty: none.
+std::string nearly_job_file(const std::string& word) {
+  namespace fs = std::filesystem;
+  const fs::path given(word);
+  const std::string ending = given.extension().string();
+  if (!ending.empty() && !json::nearest(ending, {".json"})) return {};
+  const std::string named = fs::path(given).replace_extension(".json").string();
+  std::error_code ignored;  // Then it is not there.
+  if (fs::is_regular_file(named, ignored)) return fmt::format("; did you mean {}?", named);
+  return ending.empty() ? "" : job::did_you_mean_file(named);
+}
+
 std::vector<std::string> verb_names() {
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"help", "version"};
   for (const auto& [name, verb] : verbs()) names.push_back(name);
-  names.push_back("help");
+  std::sort(names.begin(), names.end());
   return names;
 }
 
 }  // namespace
+
+std::string summary_of(const std::string& verb) {
+  if (const auto more = more_summaries().find(verb); more != more_summaries().end()) return more->second;
+  const auto known = verbs().find(verb.substr(0, verb.find(' ')));
+  return known == verbs().end() ? "" : known->second.summary;
+}
 
 const std::map<std::string, Verb>& verbs() {
   static const std::map<std::string, Verb> kVerbs = {
@@ -84,24 +123,25 @@ std::string unknown_word(const std::string& word, const std::string& next) {
   if (verbs().contains(next))
     return fmt::format("cannot tell what \"{0}\" is: did you mean sgd-launch {1} {0}? A verb comes first", word, next);
   const char* path = std::getenv("PATH");
-  if (path != nullptr && process::find_program(word, path))
+  const bool is_path = word.find('/') != std::string::npos;
+  if (is_path ? ::access(word.c_str(), X_OK) == 0 : path != nullptr && process::find_program(word, path).ok())
     return fmt::format("\"{0}\" is a program: a command comes after --, as in sgd-launch -n 2 -- {0} ...", word);
-  std::string list;
-  for (const std::string& name : verb_names()) list += (list.empty() ? "" : ", ") + name;
-  const auto near = json::nearest(word, verb_names());
-  const std::string meant = near ? fmt::format("did you mean the verb {}? A", *near) : "a";
+  if (const std::string meant = nearly_job_file(word); !meant.empty())
+    return fmt::format("\"{}\" is no job file, whose name ends in .json{}", word, meant);
+  if (const auto near = json::nearest(word, verb_names()))
+    return fmt::format("\"{}\" is no verb; did you mean {}? (sgd-launch help verbs lists all)", word, *near);
   return fmt::format(
-      "cannot tell what \"{}\" is: {} job file ends in .json, a command comes after --, and the verbs are {}", word,
-      meant, list);
+      "cannot tell what \"{}\" is: a job file ends in .json, a command comes after --, and the verbs are {}", word,
+      fmt::join(verb_names(), ", "));
 }
 
 int help_verb(std::vector<std::string> words) {
   if (words.empty() || words.front() == "help" || words.front() == "--help" || words.front() == "-h") {
-    fmt::print("{}", run_help());
+    print_help("", run_help());
     return exit_code::kSucceeded;
   }
   if (words.front() == "verbs") {
-    for (const auto& [name, verb] : verbs()) fmt::print("{:<12} {}\n", name, verb.summary);
+    for (const std::string& name : verb_names()) fmt::print("{:<12} {}\n", name, summary_of(name));
     return exit_code::kSucceeded;
   }
   if (words.front() == "version") {

@@ -14,6 +14,9 @@ struct Verb {
 
 [[nodiscard]] const std::map<std::string, Verb>& verbs();
 
+/// What a verb, or one of two words ("token create"), is for; empty: it is none.
+[[nodiscard]] std::string summary_of(const std::string& verb);
+
 /// "--address H:P nodes list" is "nodes --address H:P list": options that many verbs have may stand before the verb.
 /// Words without a verb there stay as they are.
 [[nodiscard]] std::vector<std::string> verb_first(std::vector<std::string> words);

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "common/exit_codes.hpp"
+#include "launcher/cli/help_text.hpp"
 #include "launcher/cli/narrator.hpp"
 #include "launcher/cli/program_files.hpp"
 #include "launcher/cli/run_naming.hpp"
@@ -80,13 +81,14 @@ WarmOptions parse(const std::vector<std::string>& arguments, Diagnostics& diagno
 
 int help() {
   WarmOptions unused;
-  fmt::print(
-      "Example: sgd-launch warm -n 2 train.py\n"
-      "Usage: sgd-launch warm [options] [options of run] (train.py | -m module | job.json | -- python3 ...)\n"
-      "       sgd-launch warm [--json | --stop]\n"
-      "Starts a Python in the background that imports what the script needs, and keeps it ready: the next run with\n"
-      "the same interpreter and environment imports nothing. Without a script it shows what is kept ready.\n{}",
-      describe(warm_option_table(unused)));
+  print_help("warm",
+             "Example: sgd-launch warm -n 2 train.py\n"
+             "Usage: sgd-launch warm [options] [options of run] (train.py | -m module | job.json | -- python3 ...)\n"
+             "       sgd-launch warm [--json | --stop]\n"
+             "Starts a Python in the background that imports what the script needs, and keeps\n"
+             "it ready: the next run with the same interpreter and environment imports\n"
+             "nothing. Without a script it shows what is kept ready.\n" +
+                 describe(warm_option_table(unused)));
   return exit_code::kSucceeded;
 }
 

@@ -43,6 +43,7 @@ CoordinatorDaemon::CoordinatorDaemon(CoordinatorOptions options)
   service_.quota = options_.quota;
   service_.do_nodes_keep = options_.runs_dir.empty();
   service_.job_files().limits() = options_.files_of_one;
+  service_.retention().owner_bytes_max = options_.quota.bytes_max;
   service_.retention().retention = options_.runs_dir.empty() ? options_.retention : storage::Retention{};
   service_.watch({[this](const RunId& run, const nlohmann::ordered_json& event) {
                     file_completion_.on_event(run, event);
@@ -219,6 +220,8 @@ FileService::Handlers CoordinatorDaemon::file_handlers() {
   FileService::Handlers handlers;
   handlers.directory_of = [this](const RunId& run) { return service_.directory_of(run); };
   handlers.directory_of_files = [this](const RunId& run) { return service_.directory_of_files(run); };
+  handlers.is_settled = [this](const RunId& run) { return service_.is_settled(run); };
+  handlers.charge_of = [this](const RunId& run) { return service_.charge_of(run); };
   handlers.may_touch = [this](const RunId& run, const NodeId& node) { return shell_.may_touch(run, node); };
   handlers.on_log_grown = [this](const RunId& run, const std::string& file, std::int64_t) {
     service_.on_log_grown(run, file);

@@ -177,6 +177,8 @@ class CoordinatorShell {
   /// Without the row of a live run: that would count all its ranks.
   [[nodiscard]] std::optional<std::string> directory_of(const RunId& id) const;
   [[nodiscard]] std::optional<std::string> owner_of(const RunId& id) const;
+  /// Of a run that ended long ago this is not known any more.
+  [[nodiscard]] bool is_of_admin(const RunId& id) const;
   /// Of a run that has ended: it is another one than it seemed to be, in its row and its summary.json.
   void change_outcome(const RunId& id, const core::RunOutcome& outcome);
   /// Of a run that is over, and whose observer is_settled_later: its files are whole, and a restart need not tell its

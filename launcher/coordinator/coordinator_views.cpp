@@ -24,6 +24,13 @@ std::optional<std::string> CoordinatorShell::owner_of(const RunId& id) const {
   return trial ? std::optional(trial->owner) : std::nullopt;
 }
 
+bool CoordinatorShell::is_of_admin(const RunId& id) const {
+  if (const auto run = core_.state().runs_.find(id); run != core_.state().runs_.end())
+    return run->second.state().definition_.is_of_admin;
+  const core::Experiment* its = experiment(experiment_of(id));
+  return its != nullptr && its->definition().is_of_admin;
+}
+
 /// Without its summary. Nothing: no such trial has ended, or its row is in runs_.
 std::optional<storage::StoredRun> CoordinatorShell::ended_trial(const RunId& id) const {
   const auto experiment = runs_.find(experiment_of(id));

@@ -186,7 +186,8 @@ FileService::Files FileService::files_of(PeerId id, const RunId& run, const std:
   opened_before.used = ++uses_;
   Files& files = opened_before.files;
   if (!files) {
-    auto opened = storage::RunFiles::open(*folder, quota_);
+    auto opened = storage::RunFiles::open(
+        *folder, quota_, handlers_.charge_of && !is_of_job ? handlers_.charge_of(run) : storage::Charge{});
     if (!opened) {
       files_.erase(key);
       refuse(id, run, path, kDisk, opened.error().message);
@@ -212,7 +213,7 @@ void FileService::close_unused() {
 
 std::string FileService::trouble_of(const RunId& run) const {
   const auto trouble = troubles_.find(run);
-  return trouble == troubles_.end() ? std::string() : trouble->second;
+  return trouble == troubles_.end() ? std::string() : trouble->second.error;
 }
 
 void FileService::settle(const RunId& run) {
@@ -313,7 +314,7 @@ void FileService::on_put_done(PeerId id, const transfer::Put& put, const PutOutc
   const storage::Held& held = outcome.held;
   const std::string checkpoint = transfer::checkpoint_of(put.file);
   if (held.is_stored) return stored(id, {put.run, checkpoint});
-  note_trouble(put.run, held.error);
+  note_trouble(put.run, put.file, held);
   if (held.is_too_much) return refuse(id, put.run, put.file, kNoRoom, held.error);
   transfer::Have have{put.run, put.file, static_cast<std::int64_t>(held.bytes), false, outcome.is_synced, held.error};
   have.rewind = outcome.is_damaged || held.is_gap || !held.error.empty();
@@ -335,11 +336,14 @@ void FileService::on_put_done(PeerId id, const transfer::Put& put, const PutOutc
 }
 
 /// Files that come behind the end of a run whose files count as whole change nothing of what was told.
-void FileService::note_trouble(const RunId& run, const std::string& error) {
-  if (error.empty())
-    troubles_.erase(run);
-  else if (files_.contains(run))
-    troubles_[run] = error;
+void FileService::note_trouble(const RunId& run, const std::string& file, const storage::Held& held) {
+  const auto known = troubles_.find(run);
+  if (known != troubles_.end() && known->second.is_refusal && known->second.file != file) return;
+  const bool counts = files_.contains(run) && !(handlers_.is_settled && handlers_.is_settled(run));
+  if (!held.error.empty() && counts)
+    troubles_[run] = {file, held.error, held.is_too_much};
+  else if (held.error.empty() && known != troubles_.end())
+    troubles_.erase(known);
 }
 
 void FileService::on_query(PeerId id, const transfer::Query& query) {
@@ -380,7 +384,10 @@ void FileService::on_all_sent(PeerId id, const transfer::AllSent& sent) {
   send(id, transfer::Taken{sent.run});
 }
 
+/// A checkpoint that was refused does not matter any more once another one is whole: newer ones come behind it.
 void FileService::stored(PeerId id, const CheckpointId& checkpoint) {
+  const auto trouble = troubles_.find(checkpoint.run);
+  if (trouble != troubles_.end() && !transfer::checkpoint_of(trouble->second.file).empty()) troubles_.erase(trouble);
   send(id, transfer::Stored{checkpoint.run, checkpoint.path});
   if (handlers_.on_checkpoint_stored) handlers_.on_checkpoint_stored(checkpoint.run, checkpoint.path);
   for (const PeerId waiting : relay_.on_stored(checkpoint)) send_listing(waiting, checkpoint);

@@ -60,6 +60,10 @@ class FileService {
     std::function<void(const std::string& peer, const char* kind, const std::string& reason)> on_refused = {};
     /// The folder whose "files" are what the run's job has brought; nothing as for directory_of. Absent: that one.
     std::function<std::optional<std::string>(const RunId& run)> directory_of_files = {};
+    /// At whose cost a run's files grow. Absent: nobody's.
+    std::function<storage::Charge(const RunId& run)> charge_of = {};
+    /// The run is over and was settled: what could not be kept of it since changes nothing. Absent: none is.
+    std::function<bool(const RunId& run)> is_settled = {};
   };
 
   /// `io` must outlive it, and it the gateway whose sessions it serves.
@@ -73,7 +77,8 @@ class FileService {
   /// The run is over and its files are whole: nothing of it stays open. What a node sends later is taken all the same,
   /// and for the last kSettledMax runs nodes that connect later are told which checkpoints count.
   void settle(const RunId& run);
-  /// Why the newest bytes of a run that is not settled could not be kept; empty: they are.
+  /// Why the newest bytes of a run that is not settled, or those of a file that was refused, could not be kept; empty:
+  /// they are.
   [[nodiscard]] std::string trouble_of(const RunId& run) const;
   [[nodiscard]] std::size_t refused() const { return refused_; }
   void stop();
@@ -89,10 +94,17 @@ class FileService {
     std::uint64_t used = 0;  ///< The larger, the later.
   };
 
+  /// Why bytes could not be kept, and of which file.
+  struct Trouble {
+    std::string file;
+    std::string error;
+    bool is_refusal = false;  ///< They do not come again on this connection: what comes of other files ends nothing.
+  };
+
   void on_frame(PeerId id, Frame frame);
   void on_closed(PeerId id);
   void on_put(PeerId id, transfer::Put put, std::string bytes);
-  void note_trouble(const RunId& run, const std::string& error);
+  void note_trouble(const RunId& run, const std::string& file, const storage::Held& held);
   void on_put_done(PeerId id, const transfer::Put& put, const PutOutcome& outcome);
   void on_query(PeerId id, const transfer::Query& query);
   void on_checkpoint_done(PeerId id, const transfer::CheckpointDone& done);
@@ -123,7 +135,7 @@ class FileService {
   std::map<std::string, Opened> files_;  ///< By run, and by folder where it is about what jobs have brought.
   std::uint64_t uses_ = 0;
   std::map<RunId, std::vector<std::string>> kept_;  ///< Names of checkpoints, by run.
-  std::map<RunId, std::string> troubles_;           ///< Of runs whose newest bytes could not be kept.
+  std::map<RunId, Trouble> troubles_;               ///< Of runs of which something could not be kept.
   std::deque<RunId> settled_;                       ///< Of kept_: those that are over, the oldest first.
   CheckpointRelay relay_;
   net::WakeupTimer timer_;

@@ -18,10 +18,11 @@ nlohmann::ordered_json refused(const char* kind, const std::string& error) {
   return {{"ok", false}, {"kind", kind}, {"error", error}};
 }
 
-std::string refusal_of_change(const Requester& who, const std::string& run, const std::string& owner) {
+std::string refusal_of_change(const Requester& who, const std::string& what, const std::string& run,
+                              const std::string& owner) {
   if (who.is_admin || (!who.name.empty() && who.name == owner)) return {};
-  return fmt::format("{} is a run of {}: only {} or an admin may stop it, and you are {}", run,
-                     owner.empty() ? "nobody" : owner, owner.empty() ? "nobody" : owner, who.name);
+  return fmt::format("{} is a run of {}: only {} or an admin may {}, and you are {}", run,
+                     owner.empty() ? "nobody" : owner, owner.empty() ? "nobody" : owner, what, who.name);
 }
 
 std::string refusal_of_order(const Requester& who) {

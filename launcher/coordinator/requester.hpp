@@ -30,8 +30,9 @@ struct Requester {
 /// The answer to what is refused; `kind` is for programs.
 [[nodiscard]] nlohmann::ordered_json refused(const char* kind, const std::string& error);
 
-/// Why `who` may not stop or change a run of `owner`; empty: it may.
-[[nodiscard]] std::string refusal_of_change(const Requester& who, const std::string& run, const std::string& owner);
+/// Why `who` may not do `what` ("stop it") with a run of `owner`; empty: it may.
+[[nodiscard]] std::string refusal_of_change(const Requester& who, const std::string& what, const std::string& run,
+                                            const std::string& owner);
 /// The same for orders to nodes.
 [[nodiscard]] std::string refusal_of_order(const Requester& who);
 

@@ -13,6 +13,7 @@ namespace sgd::coordinator {
 struct RunRetention::Look {
   std::vector<storage::EndedRun> runs;
   std::vector<storage::EndedRun> strays;
+  storage::DiskRoom disk;
 };
 
 RunRetention::RunRetention(boost::asio::io_context& io, CoordinatorShell& shell, storage::FileThread& files,
@@ -41,23 +42,27 @@ void RunRetention::look() {
   is_looking_ = true;
   ended_ = 0;
   std::vector<storage::EndedRun> runs;
+  std::vector<std::shared_ptr<storage::OwnerRoom>> rooms;  // Of each of them.
   for (const CoordinatorShell::RunFolder& folder : shell_.folders()) {
     storage::EndedRun run{folder.id, folder.run_dir, is_over_(folder.id) ? folder.finished_s : 0, -1, false};
     if (const auto before = known_.find(folder.id);
         before != known_.end() && run.finished_s > 0 && before->second.finished_s == run.finished_s)
       run.bytes = before->second.bytes;
+    rooms.push_back(room_of(shell_.owner_of(run.id).value_or("")));
     runs.push_back(std::move(run));
   }
   const double now_s = clock_.read(process::unix_seconds(), process::monotonic_now());
-  const auto measure = [runs = std::move(runs), runs_dir = runs_dir_, now_s]() mutable {
+  const auto measure = [runs = std::move(runs), rooms = std::move(rooms), runs_dir = runs_dir_, now_s]() mutable {
     std::set<RunId> ids;
-    for (storage::EndedRun& run : runs) {
+    for (std::size_t number = 0; number < runs.size(); ++number) {
+      storage::EndedRun& run = runs[number];
       ids.insert(run.id);
-      if (run.bytes < 0) run.bytes = storage::bytes_below(run.directory);
+      if (run.bytes < 0) run.bytes = rooms[number]->measure(run.directory);
       run.is_pinned = storage::is_pinned(run.directory);
     }
     auto strays = storage::strays_below(runs_dir, ids, now_s);
-    return Look{std::move(runs), std::move(strays)};
+    rooms.clear();
+    return Look{std::move(runs), std::move(strays), storage::disk_room(runs_dir)};
   };
   files_.ask(measure, [this](const Look& looked) { on_looked(looked); });
 }
@@ -65,16 +70,14 @@ void RunRetention::look() {
 void RunRetention::on_looked(const Look& look) {
   known_.clear();
   strays_.clear();
-  bytes_.clear();
+  disk_ = look.disk;
+  std::erase_if(rooms_, [](const auto& one) { return one.second.use_count() == 1 && one.second->bytes() == 0; });
   std::vector<storage::EndedRun> ended;
   const auto note = [&](const storage::EndedRun& run, std::map<RunId, storage::EndedRun>& runs) {
     runs[run.id] = run;
     if (run.finished_s > 0 && !going_.contains(run.id)) ended.push_back(run);
   };
-  for (const storage::EndedRun& run : look.runs) {
-    note(run, known_);
-    if (const auto owner = shell_.owner_of(run.id)) bytes_[*owner] += run.bytes;
-  }
+  for (const storage::EndedRun& run : look.runs) note(run, known_);
   for (const storage::EndedRun& run : look.strays)
     if (!shell_.directory_of(run.id)) note(run, strays_);
   const double now_s = clock_.read(process::unix_seconds(), process::monotonic_now());
@@ -121,10 +124,8 @@ void RunRetention::remove_folder(const storage::EndedRun& run, const Done& done)
       log_(fmt::format("run {}: {}", run.id, removed.error().message));
       return done(removed.error().message);
     }
-    if (const auto known = known_.find(run.id); known != known_.end()) {
-      if (const auto owner = shell_.owner_of(run.id)) bytes_[*owner] -= known->second.bytes;
-      known_.erase(known);
-    }
+    known_.erase(run.id);
+    if (const auto owner = shell_.owner_of(run.id)) room_of(*owner)->remove(run.directory);
     strays_.erase(run.id);
     shell_.forget_run(run.id);
     log_(fmt::format("run {}: removed, {}", run.id, format_bytes(run.bytes)));
@@ -144,9 +145,19 @@ void RunRetention::pin(const RunId& run, bool pinned, Done done) {
   });
 }
 
+std::shared_ptr<storage::OwnerRoom> RunRetention::room_of(const std::string& owner) {
+  std::shared_ptr<storage::OwnerRoom>& room = rooms_[owner];
+  if (!room) room = std::make_shared<storage::OwnerRoom>(owner, owner_bytes_max);
+  return room;
+}
+
 std::int64_t RunRetention::bytes_of(const std::string& owner) const {
-  const auto found = bytes_.find(owner);
-  return found == bytes_.end() ? 0 : found->second;
+  const auto found = rooms_.find(owner);
+  return found == rooms_.end() ? 0 : found->second->bytes();
+}
+
+std::int64_t RunRetention::bytes_most_of(const std::string& owner) const {
+  return disk_ && owner_bytes_max == 0 ? storage::share_of_disk(*disk_, bytes_of(owner)) : 0;
 }
 
 }  // namespace sgd::coordinator

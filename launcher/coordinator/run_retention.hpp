@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,6 +17,7 @@
 #include "launcher/coordinator/coordinator_shell.hpp"
 #include "launcher/net/timer.hpp"
 #include "launcher/storage/file_thread.hpp"
+#include "launcher/storage/owner_room.hpp"
 #include "launcher/storage/retention.hpp"
 
 namespace sgd::coordinator {
@@ -37,6 +39,7 @@ class RunRetention {
                std::function<bool(const RunId& run)> is_over, Log log);
 
   storage::Retention retention;
+  std::int64_t owner_bytes_max = 0;  ///< Of one owner's runs; 0: a share of the disk.
 
   void start();
   void stop() { timer_.cancel(); }
@@ -52,7 +55,11 @@ class RunRetention {
   [[nodiscard]] const std::map<RunId, storage::EndedRun>& strays() const { return strays_; }
   /// Its folder is being removed.
   [[nodiscard]] bool is_going(const RunId& run) const { return going_.contains(run); }
-  /// Of the folders of one owner's runs, as of the last look.
+  /// What one owner's runs take, for whoever adds to it.
+  [[nodiscard]] std::shared_ptr<storage::OwnerRoom> room_of(const std::string& owner);
+  /// Of the disk, as of the last look, what one owner's runs may take; 0 before that, and where there is another limit.
+  [[nodiscard]] std::int64_t bytes_most_of(const std::string& owner) const;
+  /// Of the folders of one owner's runs: as of the last look, and what has come since.
   [[nodiscard]] std::int64_t bytes_of(const std::string& owner) const;
 
  private:
@@ -72,9 +79,10 @@ class RunRetention {
   AgeClock clock_;
   std::map<RunId, storage::EndedRun> known_;
   std::map<RunId, storage::EndedRun> strays_;
-  std::map<std::string, std::int64_t> bytes_;  ///< Of known_, by their owners: each submission asks.
-  std::set<RunId> going_;                      ///< Their folders are being removed.
-  std::size_t ended_ = 0;                      ///< Since the last look began.
+  std::map<std::string, std::shared_ptr<storage::OwnerRoom>> rooms_;  ///< By owner; the next look clears empty ones.
+  std::optional<storage::DiskRoom> disk_;                             ///< As of the last look.
+  std::set<RunId> going_;                                             ///< Their folders are being removed.
+  std::size_t ended_ = 0;                                             ///< Since the last look began.
   bool is_looking_ = false;
 };
 

@@ -276,6 +276,7 @@ void RunService::start(Submission submission) {
   definition.priority = submission.job.priority;
   definition.owner = std::move(submission.owner);
   definition.may_be_root = may_be_root(submission.who);
+  definition.is_of_admin = submission.who.is_admin;
   definition.job = std::move(submission.job);
   definition.run_dir = submission.directory->path();
   definition.past = std::move(submission.past);
@@ -381,6 +382,18 @@ bool RunService::is_settled(const RunId& run) const {
   return shell_.is_over(run) && !unsettled_.contains(run);
 }
 
+/// With the newest runs that there are, as one of a folder is told of.
+std::string RunService::no_run(const std::string& name) const {
+  constexpr std::size_t kShownRuns = 5;
+  if (name.empty()) return "no run on the cluster yet";
+  std::vector<RunId> newest = shell_.run_ids(CoordinatorShell::Which::kAll);
+  std::reverse(newest.begin(), newest.end());
+  const bool has_more = newest.size() > kShownRuns;
+  if (has_more) newest.resize(kShownRuns);
+  return fmt::format("no run \"{}\" on the cluster{}{}{}", name, newest.empty() ? "" : "; there is ",
+                     fmt::join(newest, ", "), has_more ? ", ..." : "");
+}
+
 /// By id, or a unique prefix of one; the newest for an empty name.
 Result<RunRow> RunService::find(const std::string& name) const {
   constexpr std::size_t kNamedMax = 16;
@@ -388,7 +401,7 @@ Result<RunRow> RunService::find(const std::string& name) const {
   const std::vector<RunId> fitting = shell_.ids(name, kNamedMax);
   if (fitting.size() == 1)
     if (auto row = shell_.run(fitting.front())) return *std::move(row);
-  if (fitting.empty()) return Error{name.empty() ? "no run here yet" : fmt::format("no run \"{}\" here", name)};
+  if (fitting.empty()) return Error{no_run(name)};
   return Error{fmt::format("\"{}\" could be any of {}{}", name, fmt::join(fitting, ", "),
                            fitting.size() == kNamedMax ? ", ..." : "")};
 }
@@ -406,7 +419,7 @@ Json RunService::stop(const Requester& who, const nlohmann::json& request) {
   if (!wanted) return refused("request", wanted.error().message);
   const auto run = find(request.value("run", ""));
   if (!run) return refused("run", run.error().message);
-  const std::string forbidden = refusal_of_change(who, run.value().id, run.value().owner);
+  const std::string forbidden = refusal_of_change(who, "stop it", run.value().id, run.value().owner);
   audit_.add(who, "stop", {{"run", run.value().id}}, forbidden);
   if (!forbidden.empty()) return refused("forbidden", forbidden);
   const bool was_over = is_over(run.value());
@@ -424,7 +437,7 @@ Json RunService::signal(const Requester& who, const nlohmann::json& request) {
   const int number = request.value("signal", 0);
   if (number != SIGUSR1 && number != SIGUSR2)
     return refused("value", fmt::format("signal {} is not passed on, only SIGUSR1 and SIGUSR2 are", number));
-  const std::string forbidden = refusal_of_change(who, run.value().id, run.value().owner);
+  const std::string forbidden = refusal_of_change(who, "signal it", run.value().id, run.value().owner);
   audit_.add(who, "signal", {{"run", run.value().id}, {"signal", number}}, forbidden);
   if (!forbidden.empty()) return refused("forbidden", forbidden);
   const Status passed = shell_.pass_signal(run.value().id, number);

@@ -58,6 +58,8 @@ class RunService {
   [[nodiscard]] std::optional<std::string> directory_of(const RunId& run) const;
   /// In which the files are that its job has brought: its own, or, of a trial, its experiment's.
   [[nodiscard]] std::optional<std::string> directory_of_files(const RunId& run) const;
+  /// At whose cost its files grow.
+  [[nodiscard]] storage::Charge charge_of(const RunId& run);
   /// Logs of `run` have grown.
   void on_log_grown(const RunId& run, const std::string& file) { client_service_.on_grown(run, file); }
   struct Watcher {
@@ -137,6 +139,7 @@ class RunService {
   [[nodiscard]] RunObserver observe(const core::RunDefinition& definition);
   void add_callbacks(const core::RunDefinition& definition);
   [[nodiscard]] Result<RunRow> find(const std::string& name) const;
+  [[nodiscard]] std::string no_run(const std::string& name) const;
   [[nodiscard]] Result<ClientService::FollowedRun> find_to_follow(const std::string& name) const;
 
   CoordinatorShell& shell_;

@@ -28,7 +28,7 @@ void RunService::resume_experiment(const Requester& who, const RunRow& row, cons
     audit_.add(who, "resume", {{"run", id}}, why);
     reply(refused(kind, why));
   };
-  if (const std::string forbidden = refusal_of_change(who, id, row.owner); !forbidden.empty())
+  if (const std::string forbidden = refusal_of_change(who, "resume it", id, row.owner); !forbidden.empty())
     return refuse("forbidden", forbidden);
   if (samples < 0 || searcher.size() > kSearcherBytesMax)
     return refuse("value", fmt::format("\"samples\" is a number from 0, \"searcher\" a name of at most {} bytes",
@@ -83,7 +83,7 @@ Json RunService::search(const Requester& who, const nlohmann::json& request) {
   const auto run = find(read_or(request, "run", ""));
   if (!run) return refused("run", run.error().message);
   const RunId& id = run.value().id;
-  if (const std::string forbidden = refusal_of_change(who, id, run.value().owner); !forbidden.empty()) {
+  if (const std::string forbidden = refusal_of_change(who, "search in it", id, run.value().owner); !forbidden.empty()) {
     audit_.add(who, "search", {{"run", id}}, forbidden);
     return refused("forbidden", forbidden);
   }

@@ -15,7 +15,15 @@ constexpr std::size_t kRowsMax = 2000;
 core::OwnerLoad RunService::load_of(const std::string& owner) const {
   core::OwnerLoad load = shell_.load_of(owner);
   load.bytes = retention_.bytes_of(owner);
+  load.bytes_most = retention_.bytes_most_of(owner);
   return load;
+}
+
+storage::Charge RunService::charge_of(const RunId& run) {
+  const auto owner = shell_.owner_of(run);
+  const auto folder = directory_of_files(run);
+  if (!owner || !folder) return {};
+  return {retention_.room_of(*owner), *folder, !shell_.is_of_admin(run)};
 }
 
 void RunService::runs(const ClientService::Reply& reply) {
@@ -56,9 +64,10 @@ void RunService::change_run(const Requester& who, const std::string& what, const
   if (!is_stray && shell_.is_trial(id))
     return reply(refused("state", fmt::format("{} is a trial, and is kept and removed with its experiment: name {}", id,
                                               id.substr(0, id.rfind('.')))));
-  const std::string forbidden = refusal_of_change(who, id, is_stray ? "" : run.value().owner);
   const bool pinned = request.value("pinned", true);
   const char* action = what == "remove_run" ? "remove" : pinned ? "pin" : "unpin";
+  const std::string forbidden =
+      refusal_of_change(who, fmt::format("{} it", action), id, is_stray ? "" : run.value().owner);
   if (!forbidden.empty()) {
     audit_.add(who, action, {{"run", id}}, forbidden);
     return reply(refused("forbidden", forbidden));

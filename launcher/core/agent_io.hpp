@@ -36,6 +36,7 @@ struct AgentFacts {
   bool is_shared = false;              ///< For several runs at a time: each gets its own cores (core_allocation.hpp).
   bool counts_cpus = false;            ///< A worker takes its cores, not only a slot: the slots were not given.
   std::vector<std::string> gpus = {};  ///< As CUDA_VISIBLE_DEVICES names them.
+  bool are_gpus_by_bus = false;        ///< Numbers among them count along the bus, and CUDA must be told so.
   std::int64_t memory_bytes = 0;       ///< For workers; 0: not counted.
   std::map<std::string, std::string> labels = {};
   std::string version = {};

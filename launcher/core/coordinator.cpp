@@ -195,6 +195,8 @@ void Coordinator::handle(TimePoint now, const CoordinatorEvent& event, Coordinat
 /// Nobody was listened to for a while: silence counts from here.
 void Coordinator::on_restarted(TimePoint now, CoordinatorCommands& out) {
   facts_ = {};
+  restarted_at_ = now;
+  back_at_.reset();
   time_to_be_back_ = std::chrono::seconds(nodes_.size() / kBackPerSecond);
   for (auto& [id, node] : nodes_) {
     node.is_linked = false;

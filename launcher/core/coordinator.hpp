@@ -32,6 +32,9 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   /// After a restart of this process so many nodes a second can be back at least: each is a TLS handshake. Who is not
   /// back yet is given that time beside its own, or a large cluster would be lost by its coordinator's restart.
   static constexpr std::size_t kBackPerSecond = 500;
+  /// It is given more for as long as others go on coming back, since a machine may be slower: as if so few came a
+  /// second.
+  static constexpr std::size_t kSlowlyBackPerSecond = 50;
   /// Lost nodes that are remembered; the one that was lost first is forgotten first.
   static constexpr std::size_t kLostMax = 1024;
   /// Names that orders are remembered of, known nodes or not.
@@ -141,6 +144,7 @@ class Coordinator : private CoordinatorState, private CoordinatorIndex {
   [[nodiscard]] std::optional<coordinator_command::RefuseAgent> refusal(TimePoint now,
                                                                         const CoordinatorEvent& event) const;
   [[nodiscard]] std::vector<NodeId> silent_nodes(TimePoint now);
+  [[nodiscard]] TimePoint time_to_come_back() const;
   [[nodiscard]] Node* find_sender(TimePoint now, const NodeId& node, CoordinatorCommands& out);
   [[nodiscard]] TimePoint next_look(const Node& node) const;
   void note_heard(TimePoint now, const NodeId& id, Node& node);

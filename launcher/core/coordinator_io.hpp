@@ -50,6 +50,7 @@ struct RunDefinition {
   int priority = 0;          ///< In the queue the higher one comes first, equal ones in the order of submission.
   std::string owner;         ///< Who submitted it, for people.
   bool may_be_root = false;  ///< As in cluster::DesiredRun.
+  bool is_of_admin = false;  ///< Submitted by one: its files are not bound by the owner's quota.
   std::string request_id;    ///< Of the client's request: the same one again is the same run. Empty: none.
   std::optional<TrialBase> base = {};  ///< Of an experiment.
 };

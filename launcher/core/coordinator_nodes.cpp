@@ -129,7 +129,7 @@ void Coordinator::on_state(TimePoint now, const NodeId& node, const cluster::Nod
   if (state.is_new_link) link_of_[node] = ++links_;
   known.state = state;
   known.state.runs.clear();
-  known.is_linked = true;
+  if (!std::exchange(known.is_linked, true)) back_at_ = now;
   note_heard(now, node, known);
   if (is_new || known.is_closed) note_back(now, node);
   known.is_closed = false;
@@ -202,7 +202,10 @@ std::vector<NodeId> Coordinator::silent_nodes(TimePoint now) {
   std::sort(due.begin(), due.end());
   for (const NodeId& id : due) {
     Node& node = nodes_.at(id);
-    if (is_late) {
+    if (!node.is_linked && now < time_to_come_back()) {
+      node.suspect_until = time_to_come_back();
+      note_look(id, node);
+    } else if (is_late) {
       note_heard(now, id, node);
     } else if (!node.suspect_until) {
       node.suspect_until = now + kSecondLook;
@@ -212,6 +215,12 @@ std::vector<NodeId> Coordinator::silent_nodes(TimePoint now) {
     }
   }
   return silent;
+}
+
+/// Nodes that this process has been told of by nobody but its store are silent for as long as their turn has not come.
+TimePoint Coordinator::time_to_come_back() const {
+  const auto slowly = std::chrono::seconds(nodes_.size() / kSlowlyBackPerSecond);
+  return std::min(back_at_.value_or(restarted_at_), restarted_at_ + slowly) + *settings_.node_timeout;
 }
 
 TimePoint Coordinator::next_look(const Node& node) const {

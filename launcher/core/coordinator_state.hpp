@@ -112,6 +112,8 @@ struct CoordinatorIndex {
   FactCounts facts_;                      ///< Since this process began.
   LinkNumber links_ = 0;                  ///< Of agents, since this process began.
   std::map<NodeId, LinkNumber> link_of_;  ///< The newest one of each node that is known or lost.
+  TimePoint restarted_at_{};              ///< This process; no node has come back before.
+  std::optional<TimePoint> back_at_;      ///< The last node that was not linked.
   // In the event in work:
   bool capacity_changed_ = false;
   TimePoint next_offer_{};     ///< Not before: then it would be too soon.

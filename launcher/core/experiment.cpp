@@ -212,6 +212,7 @@ Result<RunDefinition> Experiment::definition_of(tune::TrialId trial) const {
   run.priority = definition_.priority;
   run.owner = definition_.owner;
   run.may_be_root = definition_.may_be_root;
+  run.is_of_admin = definition_.is_of_admin;
   return run;
 }
 

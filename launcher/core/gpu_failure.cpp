@@ -8,13 +8,13 @@ namespace {
 
 /// Of cudaGetErrorString, cuGetErrorName and NVML: https://docs.nvidia.com/cuda/cuda-runtime-api, "Data types". Not
 /// what a faulty kernel does to any GPU, as "an illegal memory access" and "unspecified launch failure": that would
-/// leave out one after the other for a program's own mistake.
-constexpr std::array<std::string_view, 10> kGpuWords = {
+/// leave out one after the other for a program's own mistake. Nor what comes from elsewhere: a GPU is "busy or
+/// unavailable" where another process has it for itself, and an error "over nvlink or a hardware error" may be of the
+/// peer that was read.
+constexpr std::array<std::string_view, 8> kGpuWords = {
     "uncorrectable ECC error",
     "uncorrectable NVLink error",
-    "over nvlink or a hardware error",
     "hardware stack error",
-    "CUDA-capable device(s) is/are busy or unavailable",
     "CUDA_ERROR_ECC_UNCORRECTABLE",
     "CUDA_ERROR_NVLINK_UNCORRECTABLE",
     "CUDA_ERROR_HARDWARE_STACK_ERROR",

@@ -233,6 +233,7 @@ keeper::Spawn NodeRun::spawn_of(Rank rank, RankRecord& record) const {
   identity.error_file = spawn.error_file;
   identity.visible_gpus = record.share.visible;
   identity.gpus = record.share.gpus;
+  identity.are_gpus_by_bus = facts_.are_gpus_by_bus;
   spawn.environment = rank_environment(desired_, identity, facts_.python_folder);
   if (!spawn.out.filters.empty() || !spawn.err.filters.empty())
     spawn.line_prefix = line_prefix(desired_, facts_.node, rank, record.local_rank);

@@ -96,7 +96,7 @@ void NodeRun::on_keeper(TimePoint now, const keeper::FromKeeper& message, AgentC
   }
 }
 
-/// A disk may be full again and again: of a rank the first loss is told at once, and the sum before its exit.
+/// A disk may be full again and again: of a rank the first loss is told at once, and all others before its exit.
 void NodeRun::on_dropped(const keeper::OutputDropped& dropped) {
   RankRecord* record = dropped.is_on_console || dropped.bytes <= 0 ? nullptr : find(dropped.rank);
   if (record == nullptr) return;
@@ -107,9 +107,10 @@ void NodeRun::on_dropped(const keeper::OutputDropped& dropped) {
 }
 
 void NodeRun::tell_lost(Rank rank, RankRecord& record) {
-  if (record.lost_told == record.lost_bytes) return;
-  record.lost_told = record.lost_bytes;
-  say(cluster::OutputDropped{rank, record.lost_lines, record.lost_bytes, record.lost_why});
+  if (record.lost_bytes == 0) return;
+  record.lost_told += record.lost_bytes;
+  say(cluster::OutputDropped{rank, std::exchange(record.lost_lines, 0), std::exchange(record.lost_bytes, 0),
+                             record.lost_why});
 }
 
 /// A rank may have said hello before its keeper has said which process it is: then that is looked at now.

@@ -46,9 +46,9 @@ struct NodeRunState {
     int fetches = 0;                           ///< That were asked for.
     std::map<std::string, std::size_t> given;  ///< Exchange values in this generation: a digest by key.
     std::set<std::string> unanswered;          ///< Keys of them whose exchange it waits for.
-    std::int64_t lost_lines = 0;               ///< Of its output: its log files lack them.
+    std::int64_t lost_lines = 0;               ///< Of its output: its log files lack them, and nobody was told.
     std::int64_t lost_bytes = 0;               ///< Of the same.
-    std::int64_t lost_told = 0;                ///< Bytes of them that were told.
+    std::int64_t lost_told = 0;                ///< Bytes that were told before.
     std::string lost_why;                      ///< Of the last ones.
     [[nodiscard]] bool is_unheard() const { return is_paused && !had_time; }
   };

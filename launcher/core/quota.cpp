@@ -5,6 +5,18 @@
 #include "common/base/bytes.hpp"
 
 namespace sgd::core {
+namespace {
+
+std::string named(const std::string& owner) {
+  return owner.empty() ? "who gives no name" : owner;
+}
+
+}  // namespace
+
+std::string why_no_bytes(const std::string& owner, std::int64_t bytes, std::int64_t limit) {
+  return fmt::format("the runs of {} take {} of {}: sgd-launch runs list shows them, sgd-launch runs remove makes room",
+                     named(owner), format_bytes(bytes), format_bytes(limit));
+}
 
 std::string why_not_taken(const std::string& owner, int priority, bool is_admin, const OwnerLoad& load,
                           const OwnerQuota& quota) {
@@ -12,7 +24,7 @@ std::string why_not_taken(const std::string& owner, int priority, bool is_admin,
     return fmt::format("{} runs are live, and the coordinator takes no more: try again when some have ended",
                        load.live_of_all);
   if (is_admin) return {};
-  const std::string whose = owner.empty() ? "who gives no name" : owner;
+  const std::string whose = named(owner);
   if (priority < quota.priority_least || priority > quota.priority_most)
     return fmt::format("\"priority\" {} is for admins: runs of {} may have {} to {}", priority, whose,
                        quota.priority_least, quota.priority_most);
@@ -22,10 +34,8 @@ std::string why_not_taken(const std::string& owner, int priority, bool is_admin,
   if (load.live >= quota.live_max)
     return fmt::format("{} runs of {} are live, and {} may be: submit again when some have ended", load.live, whose,
                        quota.live_max);
-  if (quota.bytes_max > 0 && load.bytes >= quota.bytes_max)
-    return fmt::format(
-        "the runs of {} take {} of {}: sgd-launch runs list shows them, sgd-launch runs remove makes room", whose,
-        format_bytes(load.bytes), format_bytes(quota.bytes_max));
+  const std::int64_t bytes_most = quota.bytes_max > 0 ? quota.bytes_max : load.bytes_most;
+  if (bytes_most > 0 && load.bytes >= bytes_most) return why_no_bytes(owner, load.bytes, bytes_most);
   return {};
 }
 

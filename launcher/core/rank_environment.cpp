@@ -1,5 +1,7 @@
 #include "launcher/core/rank_environment.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -31,6 +33,17 @@ std::string signals_to_handle(const nlohmann::json& process) {
   const nlohmann::json& given = member(process, "signals");
   if (given.is_array() && given != all) signals = given.get<std::vector<std::string>>();
   return fmt::format("{}", fmt::join(signals, ","));
+}
+
+/// Where the node has numbered them, CUDA counts as the node does. What the job says of that holds.
+void add_visible_gpus(const RankIdentity& identity, Variables& env) {
+  const std::vector<std::string>& gpus = *identity.visible_gpus;
+  const auto is_number = [](const std::string& name) {
+    return name.find_first_not_of("0123456789") == std::string::npos;
+  };
+  env["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(gpus, ","));
+  if (identity.are_gpus_by_bus && std::any_of(gpus.begin(), gpus.end(), is_number))
+    env.try_emplace("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
 }
 
 /// LOCAL_RANK and CUDA_VISIBLE_DEVICES fit each other: cuda:LOCAL_RANK is the rank's own where it has one.
@@ -98,7 +111,7 @@ keeper::Environment rank_environment(const cluster::DesiredRun& run, const RankI
   env["SGD_CHECKPOINT_DIR"] = run.run_dir + "/checkpoints";
   env["SGD_RESUME_FROM"] = run.resume_from.empty() ? "" : run.resume_from.front();
   if (identity.agent_wait) env["SGD_AGENT_WAIT"] = fmt::format("{}", to_seconds(*identity.agent_wait));
-  if (identity.visible_gpus) env["CUDA_VISIBLE_DEVICES"] = fmt::format("{}", fmt::join(*identity.visible_gpus, ","));
+  if (identity.visible_gpus) add_visible_gpus(identity, env);
   if (!is_command(run)) return environment;
   add_torchrun(run, identity, env);
   add_backend(run, identity, env);

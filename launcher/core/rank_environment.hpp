@@ -24,6 +24,7 @@ struct RankIdentity {
   std::optional<Duration> agent_wait = {};                    ///< An agent that dies comes back within this time.
   std::optional<std::vector<std::string>> visible_gpus = {};  ///< Nothing: whatever there is.
   std::vector<std::string> gpus = {};                         ///< Of its own.
+  bool are_gpus_by_bus = false;  ///< Numbers among them count along the bus, and CUDA must be told so.
 };
 
 /// What all ranks of a node have in common: variables of the job, and defaults of those that the user has not set.

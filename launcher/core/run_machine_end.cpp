@@ -112,6 +112,7 @@ void RunMachine::keep_little() {
   kept.definition_.priority = definition_.priority;
   kept.definition_.owner = definition_.owner;
   kept.definition_.may_be_root = definition_.may_be_root;
+  kept.definition_.is_of_admin = definition_.is_of_admin;
   kept.definition_.request_id = definition_.request_id;
   kept.submitted_at_ = submitted_at_;
   kept.phase_ = phase_;

@@ -77,7 +77,8 @@ RunSnapshot RunMachine::snapshot(TimePoint now, Ranks ranks) const {
     shot.ranks.push_back(std::move(row));
   }
   if (with_loss > 0) shot.loss /= with_loss;
-  if (finished()) {  // Its ranks are not kept.
+  // Ranks that are not kept, or have said nothing yet, have made no step less than those before them.
+  if (finished() || with_loss == 0) {
     shot.step = outcome_.steps;
     shot.epoch = outcome_.epochs;
   }

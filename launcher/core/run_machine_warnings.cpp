@@ -32,7 +32,7 @@ void RunMachine::note_straggler(int epoch, const Straggler& found, CoordinatorCo
          out);
 }
 
-/// Once when it begins, and once with the sum at the rank's end: its node says no more than that.
+/// Once when it begins, and once with the rest at the rank's end: its node says no more than that.
 void RunMachine::note_dropped(const NodeId& node, const cluster::OutputDropped& dropped, CoordinatorCommands& out) {
   const bool is_full = drops_told_.size() >= kDroppersMax && !drops_told_.contains(dropped.rank);
   if (is_full || find(dropped.rank) == nullptr || drops_told_[dropped.rank]++ >= kDropsMax) return;

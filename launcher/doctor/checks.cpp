@@ -185,6 +185,12 @@ void check_disks(const Facts& facts, Findings& out) {
   }
 }
 
+/// What installs PyTorch for a script; a system's own Python has none but its packages.
+std::string install_torch(const Python& python) {
+  if (!python.is_managed) return python.program + " -m pip install torch";
+  return python.program + " -m venv ~/torch && ~/torch/bin/pip install torch, then put ~/torch/bin first in PATH";
+}
+
 void check_programs(const Facts& facts, Findings& out) {
   if (facts.worker_trouble.empty())
     ok(out, "sgd-worker", facts.worker);
@@ -199,7 +205,7 @@ void check_programs(const Facts& facts, Findings& out) {
                 python.program + " -c 'print(1)'   says what is wrong with it");
   ok(out, "Python", fmt::format("{} ({})", python.version, python.program));
   if (python.torch.empty())
-    advise(out, "PyTorch", "not installed for " + python.program, python.program + " -m pip install torch");
+    advise(out, "PyTorch", "not installed for " + python.program, install_torch(python));
   else
     ok(out, "PyTorch", python.torch + (python.cuda.empty() ? " without CUDA" : " for CUDA " + python.cuda));
 }
@@ -261,7 +267,7 @@ void check_certificates(const Facts& facts, Findings& out) {
       (one.is_renewed ? advise : miss)(out, "certificate",
                                        one.is_renewed ? left + "; its daemon should have renewed it" : left, one.fix);
     else
-      ok(out, "certificate", left);
+      ok(out, "certificate", one.is_renewed ? left + "; its daemon renews it" : left);
   }
 }
 

@@ -38,11 +38,12 @@ struct Certificate {
 };
 
 struct Python {
-  std::string program;  ///< Its path; empty: there is none.
-  std::string version;  ///< "3.11.2"
-  std::string torch;    ///< Version of PyTorch; empty: not installed.
-  std::string cuda;     ///< Toolkit that PyTorch was built for, "12.8"; empty: none.
-  std::string trouble;  ///< Why it did not answer.
+  std::string program;      ///< Its path; empty: there is none.
+  std::string version;      ///< "3.11.2"
+  std::string torch;        ///< Version of PyTorch; empty: not installed.
+  std::string cuda;         ///< Toolkit that PyTorch was built for, "12.8"; empty: none.
+  std::string trouble;      ///< Why it did not answer.
+  bool is_managed = false;  ///< By the system, and no venv is active: its pip refuses to install (PEP 668).
 };
 
 struct Nvidia {

@@ -29,8 +29,10 @@ constexpr Duration kPythonPatience = std::chrono::seconds(20);
 
 /// PyTorch is not imported, which takes seconds: its version and its CUDA stand in a small file of it.
 constexpr const char* kAskPython =
-    "import importlib.util, json, os, platform, runpy\n"
-    "said = {'version': platform.python_version()}\n"
+    "import importlib.util, json, os, platform, runpy, sys, sysconfig\n"
+    "mark = os.path.join(sysconfig.get_path('stdlib'), 'EXTERNALLY-MANAGED')\n"
+    "managed = sys.prefix == sys.base_prefix and os.path.exists(mark)\n"
+    "said = {'version': platform.python_version(), 'managed': managed}\n"
     "spec = importlib.util.find_spec('torch')\n"
     "if spec and spec.origin:\n"
     "    torch = runpy.run_path(os.path.join(os.path.dirname(spec.origin), 'version.py'))\n"
@@ -102,6 +104,7 @@ Python python_on(const std::string& search_path) {
   python.version = read_or(json, "version", "");
   python.torch = read_or(json, "torch", "");
   python.cuda = read_or(json, "cuda", "");
+  python.is_managed = read_or(json, "managed", false);
   return python;
 }
 

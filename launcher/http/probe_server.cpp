@@ -32,12 +32,14 @@ struct ProbeServer::Shared : std::enable_shared_from_this<Shared> {
   void accept();
   void take(tcp::socket socket);
   void stop();
+  void move_to_back(const Session& session);
+  void make_room();
 
   ProbeSources sources;
   ProbeLimits limits;
   tcp::acceptor acceptor;
   asio::steady_timer pause;
-  /// In the order in which they came to rest, or began: the first idle one is idle for the longest.
+  /// In the order in which they came to rest, or their requests began: the first of a kind is so for the longest.
   std::vector<std::shared_ptr<Session>> sessions;
   bool is_stopped = false;
 };
@@ -53,6 +55,8 @@ class ProbeServer::Session : public std::enable_shared_from_this<Session> {
     read();
   }
   [[nodiscard]] bool is_idle() const { return is_idle_; }
+  /// A request has begun, or is awaited for the first time, and is not whole.
+  [[nodiscard]] bool is_half_read() const { return is_half_read_; }
   void close() {
     if (std::exchange(is_closed_, true)) return;
     error_code ignored;
@@ -75,15 +79,22 @@ class ProbeServer::Session : public std::enable_shared_from_this<Session> {
                             [self = shared_from_this()](const error_code& error, std::size_t count) {
                               if (self->is_closed_) return;
                               if (error) return self->close();
-                              if (std::exchange(self->is_idle_, false)) self->arm(self->shared_->limits.request);
+                              if (std::exchange(self->is_idle_, false)) self->begin_request();
                               if (self->is_ending_) return self->drain(count);
                               self->reader_.append({self->bytes_.data(), count});
                               self->serve();
                             });
   }
 
+  void begin_request() {
+    is_half_read_ = true;
+    shared_->move_to_back(*this);
+    arm(shared_->limits.request);
+  }
+
   void serve() {
     const Result<std::optional<Request>> request = reader_.next();
+    is_half_read_ = request && !request.value();
     if (!request) return answer(refusal(request.error().code, request.error().message), false);
     if (!request.value()) return read();
     const bool goes_on = request.value()->keep_alive && ++served_ < shared_->limits.requests_per_connection;
@@ -104,13 +115,11 @@ class ProbeServer::Session : public std::enable_shared_from_this<Session> {
   /// Between two requests; the next one may be here already.
   void rest() {
     if (!reader_.is_empty()) {
-      arm(shared_->limits.request);
+      begin_request();
       return serve();
     }
     is_idle_ = true;
-    auto& all = shared_->sessions;
-    std::rotate(std::find(all.begin(), all.end(), shared_from_this()),
-                std::next(std::find(all.begin(), all.end(), shared_from_this())), all.end());
+    shared_->move_to_back(*this);
     arm(shared_->limits.idle);
     read();
   }
@@ -137,6 +146,7 @@ class ProbeServer::Session : public std::enable_shared_from_this<Session> {
   int served_ = 0;
   std::size_t drained_bytes_ = 0;
   bool is_idle_ = false;
+  bool is_half_read_ = true;
   bool is_ending_ = false;
   bool is_closed_ = false;
 };
@@ -155,13 +165,25 @@ void ProbeServer::Shared::accept() {
   });
 }
 
+void ProbeServer::Shared::move_to_back(const Session& session) {
+  const auto is_it = [&session](const auto& one) { return one.get() == &session; };
+  const auto at = std::find_if(sessions.begin(), sessions.end(), is_it);
+  if (at != sessions.end()) std::rotate(at, std::next(at), sessions.end());
+}
+
+/// A request of this machine comes whole at once: who has begun with one and does not go on has had time for it, and so
+/// has who does not take the answer. Else any account could keep all others out for as long as a request may take.
+void ProbeServer::Shared::make_room() {
+  auto least = std::find_if(sessions.begin(), sessions.end(), [](const auto& one) { return one->is_idle(); });
+  if (least == sessions.end())
+    least = std::find_if(sessions.begin(), sessions.end(), [](const auto& one) { return one->is_half_read(); });
+  if (least == sessions.end()) least = sessions.begin();
+  const std::shared_ptr<Session> closed = *least;
+  closed->close();
+}
+
 void ProbeServer::Shared::take(tcp::socket socket) {
-  if (sessions.size() >= limits.connections) {
-    const auto idle = std::find_if(sessions.begin(), sessions.end(), [](const auto& one) { return one->is_idle(); });
-    if (idle == sessions.end()) return;
-    const std::shared_ptr<Session> oldest = *idle;
-    oldest->close();
-  }
+  if (sessions.size() >= limits.connections) make_room();
   sessions.push_back(std::make_shared<Session>(std::move(socket), shared_from_this()));
   sessions.back()->start();
 }

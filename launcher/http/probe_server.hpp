@@ -4,7 +4,8 @@
 //
 // Everything has a limit: connections, bytes and fields of a header, requests of a connection, one deadline
 // per request from its first byte to the last byte of its answer. When all connections are taken, the one
-// that has been idle for the longest makes room; when none is idle, the new one is closed.
+// that has been idle for the longest makes room for a new one; when none is idle, the oldest request that is not
+// whole does, and when all are, the oldest of all.
 
 #include <cstddef>
 #include <functional>

@@ -74,13 +74,25 @@ Status AgentConnection::resume(const Attach& attach, Started started, std::span<
   started.received = told_received_ = received_;
   if (const Status sent = send_started(started, descriptors); !sent) return sent;
   is_resumed_ = true;
+  queue_bytes_max_ = kAgentQueueBytesMax + kept_.bytes() + untaken_.memory();
   const auto write = [this](std::string_view frame) { write_parts(std::span(&frame, 1)); };
-  // A rank's lines, and how many were lost, come before its exit.
-  if (!unshown_.empty()) write(std::exchange(unshown_, {}));
-  window_.sent(std::exchange(unshown_bytes_, 0));
+  resend_output();  // A rank's lines, and how many were lost, come before its exit.
   for (const auto& [place, dropped] : std::exchange(untold_, {})) send(dropped);
   for (const std::string& frame : kept_.kept()) write(frame);
   return {};
+}
+
+void AgentConnection::resend_output() {
+  for (const UntakenOutput::Chunk& chunk : untaken_.resend()) {
+    const std::string_view frame = chunk.frame;
+    write_parts(std::span(&frame, 1));
+    window_.sent(chunk.bytes);
+  }
+}
+
+void AgentConnection::output_taken(TimePoint now, std::int64_t bytes) {
+  window_.acknowledged(now, bytes);
+  if (keeps_) untaken_.taken(bytes);
 }
 
 void AgentConnection::keep_count(const OutputDropped& dropped) {
@@ -127,18 +139,24 @@ std::int64_t AgentConnection::send_output(const OutputHead& output, std::span<co
   }
   if (finish_line) add("\n");
   if (bytes == 0) return 0;
-  const std::string head = frame_head(output, bytes);
+  if (is_alone() && untaken_.memory() + bytes > UntakenOutput::kMemoryMax) return 0;
+  OutputHead numbered = output;
+  if (!output.is_open) output_end_ += bytes;
+  numbered.keeper = keeper_;
+  numbered.end = output_end_;
+  const std::string head = frame_head(numbered, bytes);
   parts[0] = head;
-  const auto taken = static_cast<std::int64_t>(bytes);
-  if (is_alone()) {
-    if (static_cast<std::int64_t>(unshown_.size() + head.size()) + taken > kOutputWindowBytes) return 0;
-    for (const std::string_view part : std::span(parts, count)) unshown_ += part;
-    unshown_bytes_ += taken;
-    return taken;
+  const auto size = static_cast<std::int64_t>(bytes);
+  if (keeps_) {
+    std::string frame;
+    frame.reserve(head.size() + bytes);
+    for (const std::string_view part : std::span(parts, count)) frame += part;
+    untaken_.push({std::move(frame), size, output.is_open});
   }
+  if (is_alone()) return size;
   write_parts(std::span(parts, count));
-  window_.sent(taken);
-  return taken;
+  window_.sent(size);
+  return size;
 }
 
 void AgentConnection::write_parts(std::span<const std::string_view> parts) {
@@ -171,7 +189,7 @@ void AgentConnection::enqueue(std::span<const std::string_view> parts, std::size
   }
   queue_bytes_ += rest.size();
   queue_.push_back(std::move(rest));
-  if (queue_bytes_ > kAgentQueueBytesMax) lost_ = true;
+  if (queue_bytes_ > queue_bytes_max_) lost_ = true;
 }
 
 void AgentConnection::flush() {

@@ -5,9 +5,9 @@
 // Frames leave in the order in which they were given.
 //
 // Where agents may come back, control messages are kept until one has acknowledged them, and the next one is
-// sent what it lacks, behind the console output for which nobody was there: as much of that as a window holds. What was
-// on its way to an agent that has died is gone for the console: the log file has it. What the log file lacks is counted
-// until somebody is there.
+// sent what it lacks. So is console output, until somebody has taken it, as much as UntakenOutput keeps; an agent may
+// have died with it, or have passed it on: whoever shows it knows by OutputHead::end what was shown. What the log file
+// lacks is counted until somebody is there.
 
 #include <cstdint>
 #include <deque>
@@ -23,6 +23,7 @@
 #include "common/messages/resend_queue.hpp"
 #include "launcher/keeper/console_lines.hpp"
 #include "launcher/keeper/console_window.hpp"
+#include "launcher/keeper/untaken_output.hpp"
 #include "launcher/process/unique_fd.hpp"
 
 namespace sgd::keeper {
@@ -45,8 +46,8 @@ class AgentConnection {
   explicit AgentConnection(process::UniqueFd socket, Duration console_patience = ConsoleWindow::kPatience)
       : socket_(std::move(socket)),
         window_(kOutputWindowBytes, static_cast<std::int64_t>(kConsoleRoom), console_patience) {}
-  /// To agents that come, and come back: none yet.
-  AgentConnection() : keeps_(true) {}
+  /// To agents that come, and come back: none yet. `keeper`: by which its output is known from that of others.
+  explicit AgentConnection(std::uint64_t keeper) : keeps_(true), keeper_(keeper) {}
 
   /// An agent has connected; it says Attach next.
   void attach(process::UniqueFd socket);
@@ -71,8 +72,10 @@ class AgentConnection {
   [[nodiscard]] Status send_started(const Started& started, std::span<const int> descriptors);
   void send(const FromKeeper& message);
   /// Sends the pieces of one stream of a rank as one chunk, or keeps them for the next agent. Adds a newline when
-  /// `finish_line`. Returns the console bytes taken: all, or none when too much waits for an agent.
+  /// `finish_line`. Returns the console bytes of it: all, or none when too much waits for an agent.
   std::int64_t send_output(const OutputHead& head, std::span<const ConsolePiece> pieces, bool finish_line);
+  /// So many more console bytes are.
+  void output_taken(TimePoint now, std::int64_t bytes);
   /// Writes what the socket takes.
   void flush();
   /// Messages that have arrived; an error when the agent is gone or sends what it must not.
@@ -84,6 +87,7 @@ class AgentConnection {
   void enqueue(std::span<const std::string_view> parts, std::size_t skip);
   [[nodiscard]] Status take(const Frame& frame, std::vector<ToKeeper>& out);
   void keep_count(const OutputDropped& dropped);
+  void resend_output();
   [[nodiscard]] bool is_alone() const { return keeps_ && !is_resumed_; }
 
   process::UniqueFd socket_;
@@ -92,12 +96,14 @@ class AgentConnection {
   std::deque<std::string> queue_;
   std::size_t queue_begin_ = 0;  ///< Bytes of the first entry that are written.
   std::size_t queue_bytes_ = 0;
+  std::size_t queue_bytes_max_ = kAgentQueueBytesMax;  ///< More for one that is sent what it lacks.
   bool lost_ = false;
   bool keeps_ = false;       ///< Agents come back.
   bool is_resumed_ = false;  ///< The one that is attached has got what it lacked.
   ResendQueue kept_;
-  std::string unshown_;             ///< Chunk frames for which nobody was there, at most kOutputWindowBytes.
-  std::int64_t unshown_bytes_ = 0;  ///< Their console bytes.
+  std::uint64_t keeper_ = 0;
+  std::uint64_t output_end_ = 0;  ///< Console bytes of all chunks, open lines apart.
+  UntakenOutput untaken_;
   std::map<std::pair<Rank, std::string>, OutputDropped> untold_;  ///< By rank and reason, while nobody is there.
   std::uint64_t flushed_bytes_ = 0;                               ///< Of the queue, to this agent.
   /// Counts that this agent has not been sent whole, by the bytes of the queue that end with each.

@@ -6,11 +6,10 @@
 
 #include <cerrno>
 #include <csignal>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "launcher/keeper/tail.hpp"
+#include "launcher/process/own_path.hpp"
 #include "launcher/process/pidfd.hpp"
 #include "launcher/process/spawn.hpp"
 #include "launcher/process/unix_socket.hpp"
@@ -26,9 +25,9 @@ void set_environment(const Environment& environment, process::SpawnOptions& opti
 Result<process::UniqueFd> ForkServerProcess::open_log(const std::string& path) {
   log_path_ = path;
   const std::string log_path = path.empty() ? "/dev/null" : path;
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(log_path).parent_path(), error);
-  process::UniqueFd log(::open(log_path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  const auto place = process::OwnPath::find(log_path, process::OwnPath::Folders::kAreMade);
+  if (!place) return Error{"cannot open log file " + log_path + ": " + place.error().message, place.error().code};
+  process::UniqueFd log = place.value().open(O_WRONLY | O_APPEND | O_CREAT, 0644);
   if (!log) return system_error("cannot open log file " + log_path);
   struct stat info {};
   if (::fstat(log.get(), &info) == 0) log_begin_ = static_cast<std::size_t>(info.st_size);

@@ -201,7 +201,7 @@ void Keeper::handle(const Close&, TimePoint now) {
 }
 
 void Keeper::handle(const OutputAck& message, TimePoint now) {
-  agent_.window().acknowledged(now, message.bytes);
+  agent_.output_taken(now, message.bytes);
 }
 
 int Keeper::leave_without_agent() {

@@ -18,6 +18,7 @@
 #include "launcher/keeper/spare.hpp"
 #include "launcher/process/close_on_exec.hpp"
 #include "launcher/process/process_tree.hpp"
+#include "launcher/process/random_seed.hpp"
 #include "launcher/process/spawn.hpp"
 
 namespace sgd::keeper {
@@ -98,7 +99,7 @@ int keeper_main(Duration agent_wait, Duration console_patience) {
   if (!memory) return fail(1, "cannot create shared memory");
   if (is_listening(control.get())) {
     if (!process::set_nonblocking(control.get())) return fail(1, "cannot set up the agents' socket");
-    return Keeper(AgentConnection(), std::move(child_signals),
+    return Keeper(AgentConnection(process::random_seed()[0] | 1), std::move(child_signals),
                   Keeper::AgentListener{std::move(control), agent_wait, memory.descriptors()})
         .run();
   }

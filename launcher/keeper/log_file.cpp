@@ -11,6 +11,10 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "launcher/process/own_path.hpp"
+
 namespace sgd::keeper {
 
 namespace {
@@ -52,10 +56,10 @@ Result<LogFile> LogFile::open(const std::string& path) {
   LogFile log;
   if (path.empty()) return log;
   log.path_ = path;
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  const auto place = process::OwnPath::find(path, process::OwnPath::Folders::kAreMade);
+  if (!place) return Error{fmt::format("cannot open log file {}: {}", path, place.error().message), place.error().code};
   // A rank may have put a pipe there, which nobody reads: it must not hold the keeper.
-  log.file_.reset(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
+  log.file_ = place.value().open(O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0644);
   if (!log.file_) return system_error("cannot open log file " + path);
   struct stat status {};
   if (::fstat(log.file_.get(), &status) != 0) return system_error("cannot open log file " + path);

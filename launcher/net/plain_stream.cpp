@@ -8,6 +8,7 @@
 
 #include "launcher/net/local_peer.hpp"
 #include "launcher/net/stream.hpp"
+#include "launcher/net/tls_words.hpp"
 
 namespace sgd::net {
 namespace {
@@ -40,10 +41,7 @@ class PlainStream : public Stream {
     if (count == 0) return {IoState::kEof, 0, {}};
     if (is_first_) {
       is_first_ = false;
-      if (into[0] == kTlsAlert)
-        return {IoState::kError, 0,
-                "the other side speaks TLS and this side plain text: this side needs an identity (sgd-launch "
-                "join)"};
+      if (into[0] == kTlsAlert) return {IoState::kError, 0, kWantsIdentity};
       if (into[0] == kTlsHandshake)
         return {IoState::kError, 0,
                 "the other side speaks TLS and this side plain text: this side has no identity (sgd-launch "

@@ -13,6 +13,9 @@ inline constexpr const char* kCertificateRefused = "the other side refuses this 
 /// and this is in them where it may be a matter of clocks. What time it is here is not: who dials again and again says
 /// equal words once.
 inline constexpr const char* kValidFrom = "; it is valid from ";
+/// What is said where a coordinator wants a certificate, and this side has none to show.
+inline constexpr const char* kWantsIdentity =
+    "the other side speaks TLS and this side plain text: this side needs an identity (sgd-launch join)";
 
 /// `code` of ERR_get_error(); `own`: the certificate that was shown, if there is one.
 [[nodiscard]] std::string tls_error_in_words(unsigned long code, const PeerIdentity& own);

@@ -1,5 +1,6 @@
 #include "launcher/process/account.hpp"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "common/base/thread.hpp"
+#include "launcher/process/unique_fd.hpp"
 
 namespace sgd::process {
 namespace {
@@ -38,6 +40,21 @@ std::string_view name_of(std::string_view entry) {
   return entry.substr(0, entry.find('='));
 }
 
+/// What a look-up in files needs and does not get just now; 0: it could have all.
+int shortage() {
+  constexpr int kAtOnce = 3;  // Its settings, the file, and a service's socket.
+  std::array<UniqueFd, kAtOnce> files;
+  for (UniqueFd& file : files) {
+    file.reset(::open("/etc/passwd", O_RDONLY | O_CLOEXEC));
+    if (!file && errno != ENOENT) return errno;
+  }
+  return 0;
+}
+
+Error not_told(const std::string& name, int code) {
+  return {fmt::format("the account \"{}\" cannot be looked up: {}", name, std::generic_category().message(code)), code};
+}
+
 }  // namespace
 
 Result<Account> look_up_account(const std::string& name) {
@@ -45,9 +62,9 @@ Result<Account> look_up_account(const std::string& name) {
   passwd entry{};
   passwd* found = nullptr;
   const int code = ::getpwnam_r(name.c_str(), &entry, text.data(), text.size(), &found);
-  if (code != 0)
-    return Error{fmt::format("the account \"{}\" cannot be looked up: {}", name, std::generic_category().message(code)),
-                 code};
+  // The library takes a file that cannot be opened for one that is not there, and an account in it for none.
+  const int lacking = found == nullptr ? shortage() : 0;
+  if (lacking != 0 || code != 0) return not_told(name, lacking != 0 ? lacking : code);
   if (found == nullptr) return Error{fmt::format("there is no account \"{}\"", name), ENOENT};
   Account account{entry.pw_name, entry.pw_uid, entry.pw_gid, {}, entry.pw_dir, entry.pw_shell};
   int count = kGroupsMax;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 #include "launcher/process/memory_cgroup.hpp"
@@ -34,10 +35,25 @@ std::vector<std::string> all_gpus(const std::string& library) {
   std::vector<std::string> names;
   const std::unique_ptr<Nvml> nvml = Nvml::open(library);
   if (!nvml) return names;
-  for (unsigned index = 0; index < nvml->count(); ++index) {
-    const std::vector<std::string> parts = nvml->parts(index);
-    if (parts.empty()) names.push_back(std::to_string(index));
-    names.insert(names.end(), parts.begin(), parts.end());
+  const unsigned count = nvml->count();
+  std::vector<std::string> uuids;
+  std::vector<std::optional<std::vector<std::string>>> parts;
+  for (unsigned index = 0; index < count; ++index) {
+    uuids.push_back(nvml->uuid(index));
+    parts.push_back(nvml->parts(index));
+  }
+  // CUDA does not see these, and counts on without them: then its numbers are not NVML's.
+  bool are_all_there = true;
+  const auto is_missing = [&](unsigned index) {
+    return uuids[index].empty() || (parts[index] && parts[index]->empty());
+  };
+  for (unsigned index = 0; index < count; ++index) are_all_there = are_all_there && !is_missing(index);
+  for (unsigned index = 0; index < count; ++index) {
+    if (is_missing(index)) continue;
+    if (parts[index])
+      names.insert(names.end(), parts[index]->begin(), parts[index]->end());
+    else
+      names.push_back(are_all_there ? std::to_string(index) : uuids[index]);
   }
   return names;
 }
@@ -49,6 +65,10 @@ std::int64_t memory_bytes(const std::string& proc, const std::string& cgroup) {
   const auto group = find_memory_cgroup(proc, cgroup);
   const auto limit = group ? group->limit_bytes() : std::nullopt;
   return limit && (machine == 0 || *limit < machine) ? *limit : machine;
+}
+
+bool are_gpus_by_bus(const char* visible, const char* order) {
+  return visible == nullptr && order == nullptr;
 }
 
 std::vector<std::string> gpus(const char* visible, const std::string& library) {

@@ -43,21 +43,30 @@ unsigned Nvml::count() const {
   return get != nullptr && get(&count) == kSuccess ? count : 0;
 }
 
-std::vector<std::string> Nvml::parts(unsigned index) const {
-  std::vector<std::string> uuids;
+std::string Nvml::uuid(unsigned index) const {
+  const auto by_index = call<int(unsigned, Device*)>("nvmlDeviceGetHandleByIndex_v2");
+  const auto uuid_of = call<int(Device, char*, unsigned)>("nvmlDeviceGetUUID");
+  Device device = nullptr;
+  std::array<char, kUuidBytes> uuid{};
+  if (by_index == nullptr || uuid_of == nullptr || by_index(index, &device) != kSuccess) return {};
+  return uuid_of(device, uuid.data(), static_cast<unsigned>(uuid.size() - 1)) == kSuccess ? uuid.data() : "";
+}
+
+std::optional<std::vector<std::string>> Nvml::parts(unsigned index) const {
   const auto by_index = call<int(unsigned, Device*)>("nvmlDeviceGetHandleByIndex_v2");
   const auto mode = call<int(Device, unsigned*, unsigned*)>("nvmlDeviceGetMigMode");
   const auto most = call<int(Device, unsigned*)>("nvmlDeviceGetMaxMigDeviceCount");
   const auto part_of = call<int(Device, unsigned, Device*)>("nvmlDeviceGetMigDeviceHandleByIndex");
   const auto uuid_of = call<int(Device, char*, unsigned)>("nvmlDeviceGetUUID");
   if (by_index == nullptr || mode == nullptr || most == nullptr || part_of == nullptr || uuid_of == nullptr)
-    return uuids;
+    return std::nullopt;
   Device device = nullptr;
   unsigned current = 0;
   unsigned pending = 0;
   unsigned places = 0;
-  if (by_index(index, &device) != kSuccess || mode(device, &current, &pending) != kSuccess) return uuids;
-  if (current != kMigEnabled || most(device, &places) != kSuccess) return uuids;
+  if (by_index(index, &device) != kSuccess || mode(device, &current, &pending) != kSuccess) return std::nullopt;
+  if (current != kMigEnabled || most(device, &places) != kSuccess) return std::nullopt;
+  std::vector<std::string> uuids;
   for (unsigned place = 0; place < places; ++place) {
     Device part = nullptr;
     std::array<char, kUuidBytes> uuid{};

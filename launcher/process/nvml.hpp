@@ -3,6 +3,7 @@
 // never linked: https://docs.nvidia.com/deploy/nvml-api (names and numbers of its C interface are kept by NVIDIA).
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,11 @@ class Nvml {
   Nvml& operator=(const Nvml&) = delete;
 
   [[nodiscard]] unsigned count() const;
-  /// UUIDs of the parts of device `index`; empty: it is not divided.
-  [[nodiscard]] std::vector<std::string> parts(unsigned index) const;
+  /// Empty: the device cannot be had, as one without permission or one that is lost.
+  [[nodiscard]] std::string uuid(unsigned index) const;
+  /// UUIDs of the parts of device `index`; nothing: it is not divided. A divided one (MIG) may have no part yet: CUDA
+  /// does not see it then.
+  [[nodiscard]] std::optional<std::vector<std::string>> parts(unsigned index) const;
 
  private:
   Nvml(void* library, int (*shut_down)()) : library_(library), shut_down_(shut_down) {}

@@ -167,6 +167,7 @@ inline constexpr auto kMessage<core::AgentFacts> = message(
     required("beat_interval", &core::AgentFacts::beat_interval),
     required("orphan_timeout", &core::AgentFacts::orphan_timeout), required("is_shared", &core::AgentFacts::is_shared),
     required("counts_cpus", &core::AgentFacts::counts_cpus), required("gpus", &core::AgentFacts::gpus),
+    optional("are_gpus_by_bus", &core::AgentFacts::are_gpus_by_bus),
     required("memory_bytes", &core::AgentFacts::memory_bytes), required("labels", &core::AgentFacts::labels),
     required("version", &core::AgentFacts::version), required("returns_within", &core::AgentFacts::returns_within));
 template <>

@@ -20,6 +20,7 @@ namespace {
 
 constexpr mode_t kFileMode = 0666;
 constexpr mode_t kFolderMode = 0777;
+constexpr std::size_t kHoleBytes = 4096;      ///< Of zeros that are left out, at such a place.
 constexpr std::size_t kRemovedAtOnce = 4096;  ///< Names in memory, however many there are.
 
 int open_at(int folder, const std::string& name, int flags) {
@@ -42,6 +43,25 @@ std::pair<std::string, std::string> split(const std::string& name) {
 
 bool is_step(const std::string& part) {
   return !part.empty() && part != "." && part != "..";
+}
+
+/// How many bytes at the begin of `bytes`, which are at `offset` of a file, are whole blocks of zeros, or are none.
+struct Stretch {
+  std::size_t bytes = 0;
+  bool is_hole = false;
+};
+
+Stretch next_stretch(std::uint64_t offset, std::string_view bytes) {
+  Stretch stretch;
+  while (stretch.bytes < bytes.size()) {
+    const std::uint64_t within = (offset + stretch.bytes) % kHoleBytes;
+    const std::string_view block = bytes.substr(stretch.bytes, kHoleBytes - within);
+    const bool is_hole = block.size() == kHoleBytes && block.find_first_not_of('\0') == std::string_view::npos;
+    if (stretch.bytes == 0) stretch.is_hole = is_hole;
+    if (stretch.is_hole != is_hole) break;
+    stretch.bytes += block.size();
+  }
+  return stretch;
 }
 
 struct CloseFolder {
@@ -76,6 +96,17 @@ Status OpenFile::write_at(std::uint64_t offset, std::string_view bytes) const {
     if (written < 0) return system_error("cannot write " + name_);
     bytes.remove_prefix(static_cast<std::size_t>(written));
     offset += static_cast<std::uint64_t>(written);
+  }
+  return {};
+}
+
+Status OpenFile::write_behind(std::uint64_t end, std::string_view bytes) const {
+  while (!bytes.empty()) {
+    const Stretch stretch = next_stretch(end, bytes);
+    const Status done = stretch.is_hole ? truncate(end + stretch.bytes) : write_at(end, bytes.substr(0, stretch.bytes));
+    if (!done) return done;
+    bytes.remove_prefix(stretch.bytes);
+    end += stretch.bytes;
   }
   return {};
 }

@@ -36,6 +36,8 @@ class OpenFile {
   [[nodiscard]] Result<std::uint64_t> size() const;
   /// After an error, a full disk for example, the first part of `bytes` may be there.
   [[nodiscard]] Status write_at(std::uint64_t offset, std::string_view bytes) const;
+  /// The same behind the end of the file. Whole blocks of zeros take no room on the disk: they are left out.
+  [[nodiscard]] Status write_behind(std::uint64_t end, std::string_view bytes) const;
   /// Less than `bytes` where the file ends.
   [[nodiscard]] Result<std::string> read_at(std::uint64_t offset, std::size_t bytes) const;
   [[nodiscard]] Status truncate(std::uint64_t bytes) const;

@@ -8,6 +8,7 @@
 
 #include "common/base/thread.hpp"
 #include "common/checkpoint/manifest.hpp"
+#include "launcher/storage/ahead_checkpoints.hpp"
 #include "launcher/storage/remove_tree.hpp"
 
 namespace sgd::storage {
@@ -22,6 +23,16 @@ std::optional<checkpoint::DirectoryName> unfinished(const std::string& name) {
   return checkpoint::parse_directory_name(std::string_view(name).substr(1, name.size() - 1 - kEnd.size()));
 }
 
+/// Of those that count and are there.
+std::optional<checkpoint::DirectoryName> newest_of(const std::vector<std::string>& names,
+                                                   const std::vector<std::string>& kept) {
+  const std::set<std::string_view> there(names.begin(), names.end());
+  std::optional<checkpoint::DirectoryName> newest;
+  for (const std::string& name : kept)
+    if (there.contains(name)) newest = std::max(newest, checkpoint::parse_directory_name(name));
+  return newest;
+}
+
 void carry_out(const std::string& folder, const std::vector<std::string>& kept) {
   std::vector<std::string> names;
   std::error_code error;
@@ -30,16 +41,14 @@ void carry_out(const std::string& folder, const std::vector<std::string>& kept) 
     names.push_back(entries->path().filename().string());
   for (const std::string& name : superseded(names, kept))
     (void)remove_tree(folder + "/" + name);  // Ignoring: what cannot be removed stays.
+  if (const auto newest = newest_of(names, kept)) remove_passed(folder, *newest);
 }
 
 }  // namespace
 
 std::vector<std::string> superseded(const std::vector<std::string>& names, const std::vector<std::string>& kept) {
-  const std::set<std::string_view> there(names.begin(), names.end());
   const std::set<std::string_view> counting(kept.begin(), kept.end());
-  std::optional<checkpoint::DirectoryName> newest;
-  for (const std::string_view name : counting)
-    if (there.contains(name)) newest = std::max(newest, checkpoint::parse_directory_name(name));
+  const std::optional<checkpoint::DirectoryName> newest = newest_of(names, kept);
   std::vector<std::string> gone;
   if (!newest) return gone;
   for (const std::string& name : names) {

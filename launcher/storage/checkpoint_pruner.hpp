@@ -1,7 +1,8 @@
 #pragma once
 // Takes away the checkpoints that do not count any more, on a thread of its own: to free the pages of large files takes
 // tens of milliseconds, in which a failure would not be noticed. Where there is no room for a thread, what waits is
-// taken away by the next one that there is room for, or at the end.
+// taken away by the next one that there is room for, or at the end. Those that a resume has put aside go as the run
+// passes them (ahead_checkpoints.hpp).
 
 #include <condition_variable>
 #include <mutex>

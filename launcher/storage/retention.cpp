@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "launcher/storage/latest_run.hpp"
 #include "launcher/storage/remove_tree.hpp"
 #include "launcher/storage/sync_names.hpp"
 
@@ -57,7 +58,8 @@ std::int64_t bytes_below(const std::string& directory) {
   fs::recursive_directory_iterator entry(directory, fs::directory_options::skip_permission_denied, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     struct stat info {};
-    if (::lstat(entry->path().c_str(), &info) == 0) bytes += std::int64_t{info.st_blocks} * kBlock;
+    if (::lstat(entry->path().c_str(), &info) != 0) continue;
+    bytes += std::max(std::int64_t{info.st_blocks} * kBlock, S_ISREG(info.st_mode) ? std::int64_t{info.st_size} : 0);
   }
   return bytes;
 }
@@ -96,6 +98,7 @@ Status remove_run_folder(const std::string& directory) {
     return Error{fmt::format("cannot remove {}: {}", directory, error.message())};
   error = remove_tree(gone.string());
   if (error) return Error{fmt::format("cannot remove {}: {}", gone.string(), error.message())};
+  mend_latest(path.parent_path().string());
   return {};
 }
 

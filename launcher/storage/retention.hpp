@@ -33,7 +33,7 @@ struct Retention {
 /// nothing: whether it is newer than the others is known when its time has come.
 [[nodiscard]] std::vector<EndedRun> beyond(std::vector<EndedRun> ended, const Retention& retention, double now_s);
 
-/// Of all files below, as they take room on the disk; links are not followed.
+/// Of all files below, as they take room on the disk; a hole counts as what it stands for. Links are not followed.
 [[nodiscard]] std::int64_t bytes_below(const std::string& directory);
 [[nodiscard]] bool is_pinned(const std::string& directory);
 /// A pin is on the disk then.
@@ -41,7 +41,8 @@ struct Retention {
 /// A launcher writes to it.
 [[nodiscard]] bool is_run_live(const std::string& directory);
 /// The folder leaves its name at once, and its files after that: a kill in between leaves no half of a run. What such a
-/// kill has left beside it goes too. A missing folder is no error.
+/// kill has left beside it goes too. A missing folder is no error. Where runs/latest led to it, it leads to another
+/// run.
 [[nodiscard]] Status remove_run_folder(const std::string& directory);
 /// The runs below `runs_dir`, the newest first; `finished_s` is 0 for one that is live.
 [[nodiscard]] std::vector<EndedRun> runs_below(const std::string& runs_dir);

@@ -21,7 +21,7 @@ using Kind = core::NodeOrder::Kind;
 // A new field belongs into the functions below first, and then into the number here.
 template <class T>
 constexpr std::size_t kRunFields = boost::pfr::tuple_size_v<T>;
-static_assert(kRunFields<core::RunDefinition> == 11);
+static_assert(kRunFields<core::RunDefinition> == 12);
 static_assert(kRunFields<core::TrialBase> == 2);
 static_assert(kRunFields<core::RunPast> == 12);
 static_assert(kRunFields<core::StopRequest> == 4);
@@ -187,6 +187,7 @@ Json to_json(const core::RunDefinition& run) {
                {"may_be_root", run.may_be_root},
                {"request_id", run.request_id}};
   if (run.job.resolved->is_null()) json["little"] = little_of(run.job);
+  if (run.is_of_admin) json["is_of_admin"] = true;
   if (run.parent) json["parent"] = *run.parent;
   if (run.past) json["past"] = to_json(*run.past);
   if (run.base) json["base"] = {{"given", run.base->given}, {"folder", run.base->folder}};
@@ -204,6 +205,8 @@ Result<core::RunDefinition> run_definition_of(const Json& json) {
   if (!status) return status.error();
   if (json.contains("may_be_root"))  // A store of before has none: nobody of then may.
     if (const Status read = read_key(json, "may_be_root", run.may_be_root); !read) return read.error();
+  if (json.contains("is_of_admin"))
+    if (const Status read = read_key(json, "is_of_admin", run.is_of_admin); !read) return read.error();
   const bool is_little = job.is_null() && json.contains("little");
   const Status its = is_little ? read_little(json.at("little"), run.job) : read_job(job, run.id, run.job);
   if (!its && !(json.contains("base") && member(job, "tune").is_object())) return its.error();

@@ -21,7 +21,9 @@
 #include "common/json/lenient.hpp"
 #include "common/json/words.hpp"
 #include "launcher/core/outcome_json.hpp"
+#include "launcher/storage/ahead_checkpoints.hpp"
 #include "launcher/storage/folder_anchor.hpp"
+#include "launcher/storage/latest_run.hpp"
 #include "launcher/storage/private_folder.hpp"
 
 namespace sgd::storage {
@@ -137,17 +139,12 @@ Status check_writable(const fs::path& directory) {
   return {};
 }
 
-/// Best effort: "latest" is a convenience. Who has looked at a run's weights goes on with that run.
-void point_latest(const fs::path& directory, const nlohmann::json& resolved_job) {
-  if (read_or(member(resolved_job, "training"), "validate_only", false)) return;
-  const fs::path runs = directory.parent_path();
-  if (runs.filename() != "runs") return;
-  const fs::path temporary = runs / fmt::format(".latest-{}", ::getpid());
-  std::error_code error;
-  fs::remove(temporary, error);
-  fs::create_directory_symlink(directory.filename(), temporary, error);
-  if (!error) fs::rename(temporary, runs / "latest", error);
-  if (error) fs::remove(temporary, error);
+/// A run that could not begin, as on a full disk, leaves no folder. `files`: the way to what is in it.
+void remove_unbegun(const std::string& files, const std::string& directory) {
+  std::error_code ignored;
+  for (const char* own : {"job.json", "events.jsonl", "metrics.jsonl", "checkpoints", "logs", "errors"})
+    fs::remove(fs::path(files) / own, ignored);
+  fs::remove(directory, ignored);
 }
 
 /// `given`: the folder as somebody has typed it.
@@ -211,17 +208,20 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::make(const RunPlace& place) 
 }
 
 Result<std::unique_ptr<RunDirectory>> RunDirectory::create(const RunPlace& place, const nlohmann::json& resolved_job) {
+  std::error_code error;
+  const bool was_there = fs::exists(fs::symlink_status(place.directory, error));
   Result<std::unique_ptr<RunDirectory>> made = make(place);
   if (!made) return made.error();
   std::unique_ptr<RunDirectory> run = std::move(made).value();
-  std::error_code error;
+  const bool is_empty = fs::is_empty(run->path_, error) && !error;
   const bool is_anchored = run->path_ != place.directory;
-  if (is_anchored && (!fs::is_empty(run->path_, error) || error))
+  if (is_anchored && !is_empty)
     return Error{fmt::format("run directory {} is in use (it is not empty)", place.directory)};
-  const Status job = write_file(run->path_ + "/job.json", dump(resolved_job, 2) + "\n");
-  if (!job) return job.error();
-  const Status opened = run->open_files();
-  if (!opened) return opened.error();
+  Status begun = write_file(run->path_ + "/job.json", dump(resolved_job, 2) + "\n");
+  if (begun) begun = run->open_files();
+  // Under the lock, and only what was not there: another launcher may have been given the same folder.
+  if (!begun && !was_there && is_empty) remove_unbegun(run->path_, place.directory);
+  if (!begun) return begun.error();
   point_latest(place.directory, resolved_job);
   return run;
 }
@@ -253,6 +253,7 @@ Result<std::unique_ptr<RunDirectory>> RunDirectory::reopen(const RunPlace& place
   if (!job) return job.error();
   const Status opened = run->open_files();
   if (!opened) return opened.error();
+  if (const Status put = put_ahead(run->path_, history.ahead); !put) return put.error();
   point_latest(place.directory, resolved_job);
   // It tells of the life before: should this one be killed, the run must not look as if it had ended that way.
   (void)::unlink((run->path_ + "/summary.json").c_str());

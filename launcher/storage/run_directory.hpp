@@ -49,11 +49,12 @@ inline constexpr const char* kRunLink = "run";
 class RunDirectory {
  public:
   /// Creates the folder with job.json, checkpoints/, logs/ and errors/, and points runs/latest to it if it lies in
-  /// runs/ and trains.
+  /// runs/ and trains. Of what fails nothing stays.
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> create(const RunPlace& place,
                                                                     const nlohmann::json& resolved_job);
   /// Opens the folder of a run that has ended to go on in it: cuts off what a killed launcher left half written,
-  /// replaces job.json if `resolved_job` differs, and takes the old summary away. `history` has just been read from it.
+  /// replaces job.json if `resolved_job` differs, takes the old summary away, and puts checkpoints aside that the run
+  /// does not go on from (ahead_checkpoints.hpp). `history` has just been read from it.
   /// The replaced one comes back with a summary that says that the workers can never go on with the new one.
   [[nodiscard]] static Result<std::unique_ptr<RunDirectory>> reopen(const RunPlace& place,
                                                                     const nlohmann::json& resolved_job,

@@ -62,12 +62,12 @@ bool is_owners_choice(int code) {
 
 }  // namespace
 
-Result<std::shared_ptr<RunFiles>> RunFiles::open(const std::string& folder, const Quota& quota) {
+Result<std::shared_ptr<RunFiles>> RunFiles::open(const std::string& folder, const Quota& quota, Charge charge) {
   const std::optional<FileOwner> owner = other_owner(folder);
   const ScopedFileOwner as(owner);
   Result<Beneath> beneath = Beneath::open(folder);
   if (!beneath) return beneath.error();
-  return std::shared_ptr<RunFiles>(new RunFiles(folder, std::move(beneath).value(), owner, quota));
+  return std::shared_ptr<RunFiles>(new RunFiles(folder, std::move(beneath).value(), owner, quota, std::move(charge)));
 }
 
 /// Where the bytes of `file` lie, or will.
@@ -123,24 +123,37 @@ Held RunFiles::append(const std::string& file, std::uint64_t offset, std::string
   const std::uint64_t end = offset + bytes.size();
   if (held.is_gap || end <= held.bytes) return held;
   const std::string_view news = bytes.substr(held.bytes - offset);
-  held.error = over_quota(file, end, news.size());
-  held.is_too_much = !held.error.empty();
-  if (held.is_too_much) return held;
-  held.error = why_no_room(news.size());
+  claim(held, file, end, news.size());
   if (!held.error.empty()) return held;
-  const Status written = open.value().write_at(held.bytes, news);
+  // What a job leaves as a hole in a log is one here, too; it costs its owner what it stands for.
+  const Status written =
+      checkpoint.empty() ? open.value().write_behind(held.bytes, news) : open.value().write_at(held.bytes, news);
   if (!written) held.error = written.error().message;
   const std::uint64_t before = held.bytes;
   held.bytes = written ? end : open.value().size().ok() ? open.value().size().value() : held.bytes;
   held.added = held.bytes - before;
   used_ += held.added;
+  if (charge_.room && held.added < news.size())
+    charge_.room->add(charge_.folder, -static_cast<std::int64_t>(news.size() - held.added));
   if (!checkpoint.empty() && before / kWritebackBytes != held.bytes / kWritebackBytes)
     open.value().start_writing(before - before % kWritebackBytes, kWritebackBytes);
   return held;
 }
 
-/// Empty: `bytes` more are allowed, and `file` may reach to `end`.
-/// The node keeps what is not taken, and tries again.
+/// No error: `bytes` more may come, and `file` may reach to `end`; they are counted. A full disk comes before the
+/// owner's room: it is waited for, and what is too much is not.
+void RunFiles::claim(Held& held, const std::string& file, std::uint64_t end, std::uint64_t bytes) {
+  held.error = over_quota(file, end, bytes);
+  held.is_too_much = !held.error.empty();
+  if (held.is_too_much) return;
+  held.error = why_no_room(bytes);
+  if (!held.error.empty() || !charge_.room) return;
+  if (!charge_.is_limited) return charge_.room->add(charge_.folder, static_cast<std::int64_t>(bytes));
+  held.error = charge_.room->take(charge_.folder, static_cast<std::int64_t>(bytes));
+  held.is_too_much = !held.error.empty();
+}
+
+/// Empty: there are so many bytes. The node keeps what is not taken, and tries again.
 std::string RunFiles::why_no_room(std::uint64_t bytes) const {
   if (!quota_.keeps_disk_free) return {};
   const std::uint64_t kept = bytes_kept_free(path_);
@@ -152,7 +165,9 @@ std::string RunFiles::why_no_room(std::uint64_t bytes) const {
 }
 
 std::string RunFiles::over_quota(const std::string& file, std::uint64_t end, std::uint64_t bytes) {
-  if (end > quota_.file_bytes) return fmt::format("{} is larger than {} bytes", file, quota_.file_bytes);
+  const bool is_log = transfer::checkpoint_of(file).empty();
+  const std::uint64_t most = is_log ? std::min(quota_.file_bytes, quota_.log_bytes) : quota_.file_bytes;
+  if (end > most) return fmt::format("{} is larger than {} bytes", file, most);
   if (is_measured_ && used_ + bytes <= quota_.run_bytes) return {};
   measure();
   if (used_ + bytes <= quota_.run_bytes) return {};

@@ -20,6 +20,7 @@
 #include "launcher/storage/beneath.hpp"
 #include "launcher/storage/file_owner.hpp"
 #include "launcher/storage/incoming.hpp"
+#include "launcher/storage/owner_room.hpp"
 
 namespace sgd::storage {
 
@@ -29,11 +30,14 @@ struct Quota {
   std::uint64_t run_bytes = std::uint64_t{4} << 40;
   std::uint64_t run_files = 200'000;  ///< A log of each rank and generation; each takes the disk's time, even if empty.
   bool keeps_disk_free = false;       ///< Nothing more comes when the disk has little room left: it is kept for others.
+  std::uint64_t log_bytes = std::uint64_t{16} << 30;  ///< Of a file that is none of a checkpoint.
 };
 
 class RunFiles : public Incoming {
  public:
-  [[nodiscard]] static Result<std::shared_ptr<RunFiles>> open(const std::string& folder, const Quota& quota);
+  /// `charge`: at whose cost its files grow.
+  [[nodiscard]] static Result<std::shared_ptr<RunFiles>> open(const std::string& folder, const Quota& quota,
+                                                              Charge charge = {});
 
   [[nodiscard]] Held held(const std::string& file) const override;
   [[nodiscard]] Held append(const std::string& file, std::uint64_t offset, std::string_view bytes) override;
@@ -61,8 +65,9 @@ class RunFiles : public Incoming {
   [[nodiscard]] Inventory inventory() const;
 
  private:
-  RunFiles(std::string path, Beneath folder, const std::optional<FileOwner>& owner, const Quota& quota)
-      : path_(std::move(path)), folder_(std::move(folder)), owner_(owner), quota_(quota) {}
+  RunFiles(std::string path, Beneath folder, const std::optional<FileOwner>& owner, const Quota& quota, Charge charge)
+      : path_(std::move(path)), folder_(std::move(folder)), owner_(owner), quota_(quota), charge_(std::move(charge)) {}
+  void claim(Held& held, const std::string& file, std::uint64_t end, std::uint64_t bytes);
   [[nodiscard]] std::string why_no_room(std::uint64_t bytes) const;
   [[nodiscard]] std::string place_of(const std::string& file) const;
   [[nodiscard]] std::string over_quota(const std::string& file, std::uint64_t end, std::uint64_t bytes);
@@ -75,6 +80,7 @@ class RunFiles : public Incoming {
   Beneath folder_;
   std::optional<FileOwner> owner_;  ///< Nothing: this process.
   Quota quota_;
+  Charge charge_;
   std::atomic<std::uint64_t> used_{0};  ///< Bytes.
   std::atomic<std::uint64_t> files_{0};
   std::atomic<TimePoint> measured_at_{TimePoint{}};

@@ -63,10 +63,18 @@ void add_event(RunHistory& history, EventScan& scan, const OrderedJson& event) {
     scan.started[read_or(event, "generation", Generation{0})][read_or(event, "rank", Rank{0})] =
         read_or(event, "node", "");
   if (name == "run_started" && history.id.empty()) history.id = read_or(event, "run", "");
-  if (name == "run_resumed") history.succeeded = false;
+  if (name == "run_resumed") {
+    history.succeeded = false;
+    history.finished = nullptr;
+    history.failure = nullptr;
+  }
   // Epochs of the run before it have their lines there.
   if (name == "run_begun_from") history.past.epochs = std::max(history.past.epochs, read_or(event, "epoch", 0));
-  if (name == "run_finished") history.succeeded = read_or(event, "state", "") == "succeeded";
+  if (name == "run_finished") {
+    history.succeeded = read_or(event, "state", "") == "succeeded";
+    history.finished = event;
+  }
+  if (name == "failure") history.failure = event;
   if (name == "failure") ++history.past.failures;
   history.past.generation = std::max(history.past.generation, read_or(event, "generation", Generation{0}));
 }
@@ -116,6 +124,11 @@ Generation newest_log(const std::string& directory) {
   return newest;
 }
 
+/// A command's epochs are what its program calls so: it may never report one's end, and counts from where it likes.
+bool is_of_command(const std::string& directory) {
+  return !member(json::read_file(directory + "/job.json"), "command").empty();
+}
+
 Status add_checkpoints(RunHistory& history, const std::string& directory, checkpoint::Proof proof) {
   const std::string folder = directory + "/" + checkpoint::kDirectory;
   const auto found = checkpoint::list_checkpoints(folder, proof);
@@ -137,8 +150,10 @@ Status add_checkpoints(RunHistory& history, const std::string& directory, checkp
   }
   // Workers save by themselves, and their reports go through the launcher: if it is killed, a checkpoint may
   // be there whose epoch has no line. From the one before it the epoch is trained again and gets its line.
-  const auto covered = std::find_if(manifests.begin(), manifests.end(),
-                                    [&](const checkpoint::Manifest& one) { return one.epoch <= past.epochs; });
+  const bool may_be_ahead = !manifests.empty() && !is_of_command(directory);
+  const auto covered = std::find_if(manifests.begin(), manifests.end(), [&](const checkpoint::Manifest& one) {
+    return !may_be_ahead || one.epoch <= past.epochs;
+  });
   const auto ahead = covered == manifests.end() ? 0 : covered - manifests.begin();
   for (auto path = past.checkpoints.begin(); path != past.checkpoints.begin() + ahead; ++path)
     history.ahead.push_back(path->substr(directory.size() + 1));

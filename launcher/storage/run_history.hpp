@@ -39,6 +39,8 @@ struct RunHistory {
   std::vector<DamagedCheckpoint> damaged;  ///< The newest first.
   std::vector<std::string> ahead;          ///< Whole, but of epochs without a line in metrics.jsonl; relative paths.
   bool succeeded = false;                  ///< The end was recorded, and it was a success.
+  nlohmann::ordered_json finished;         ///< Its event; null: no end was recorded.
+  nlohmann::ordered_json failure;          ///< The event of the last failure; null: there was none.
   LinesEnd events_end;
   LinesEnd metrics_end;
 };

@@ -12,4 +12,10 @@ namespace sgd::storage {
 /// Absolute folder of the run, or an error that lists what could have been meant. `runs_dir`: where runs are.
 [[nodiscard]] Result<std::string> find_run(const std::string& name, const std::string& runs_dir = "runs");
 
+/// Whether some run is in this folder that can be seen.
+[[nodiscard]] bool has_runs(const std::string& runs_dir);
+
+/// Why `folder` cannot be listed, with the folder that is closed; empty: it can, or is not there.
+[[nodiscard]] std::string why_unlisted(const std::string& folder);
+
 }  // namespace sgd::storage

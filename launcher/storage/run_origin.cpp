@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/messages/transfer.hpp"
+#include "launcher/storage/ahead_checkpoints.hpp"
 #include "launcher/storage/sync_names.hpp"
 
 namespace sgd::storage {
@@ -138,7 +139,7 @@ Result<RunOrigin> read_origin(const std::string& folder) {
   history.past.epochs = history.newest.epoch;
   history.past.steps = history.newest.step;
   history.succeeded = true;  // A new run of as many epochs would have nothing to do.
-  read_place(history, fs::path(origin.checkpoint).parent_path().parent_path().string());
+  read_place(history, run_of_checkpoint(origin.checkpoint));
   return origin;
 }
 

@@ -5,6 +5,8 @@
   recovery a rank is killed, 2 n times: to the first step of all ranks, and its phases; against torchrun, whose script saves a file every 50 steps
   kills    a rank is killed, 4 n times: the same weights as undisturbed, with deterministic algorithms
   save     how long checkpoints of a model of 1 GiB (weights and momenta) hold training: on disk, and copies in memory
+
+Ends with 1 where memory has grown over the groups, bits are others after kills, or a run ended before it was killed so often.
 """
 
 import json
@@ -24,6 +26,8 @@ from live_run import LiveRun
 from measure import BIN_DIR, FASHION, LAUNCHER, LIMIT_S, PEERS_PYTHON, TORCHRUN, arguments, figure, hardware, ratio
 
 PARTS = ("groups", "rates", "recovery", "kills", "save")
+SYNTHETIC_SAMPLES = 16384  # 128 steps an epoch: with few, a rate is that of an epoch's first and last step.
+EPOCHS_A_KILL = 3  # More than pass between two kills, so that the run outlasts them.
 PHASES = ("notice_s", "clear_s", "wait_s", "start_s", "restore_s", "first_step_s")
 
 
@@ -65,13 +69,13 @@ def ours(described):
 
 def theirs(model, epochs, batch, folder, precision, workers):
     command = [*TORCHRUN, "--standalone", f"--nproc-per-node={workers}", os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_torch.py"),
-               model, str(epochs), str(batch), folder, precision]
+               model, str(epochs), str(batch), folder, precision, str(SYNTHETIC_SAMPLES)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
     return json.loads(ended.stdout.splitlines()[-1])["samples_per_s"]
 
 
 def rates(options, workers):
-    synthetic = {"type": "synthetic", "shape": [3, 32, 32], "targets": "classes", "classes": 10, "samples": 1024}
+    synthetic = {"type": "synthetic", "shape": [3, 32, 32], "targets": "classes", "classes": 10, "samples": SYNTHETIC_SAMPLES}
     for name, dataset, folder, batch in (("cnn", {"type": "idx", "path": FASHION}, FASHION, 256), ("resnet18", synthetic, "", 128)):
         for precision in ("fp32", "bf16"):
             pairs = [(ours(job(workers, {"type": name}, dataset, batch, 4, precision)), theirs(name, 4, batch, folder, precision, workers))
@@ -109,12 +113,14 @@ def recovery(options, workers):
 
 
 def kills(options, workers):
-    described = job(workers, {"type": "cnn"}, {"type": "idx", "path": FASHION}, 64, 12, deterministic=True, checkpoint={"every": "epoch"})
+    wanted = 4 * options.n
+    described = job(workers, {"type": "cnn"}, {"type": "idx", "path": FASHION}, 64, 4 + EPOCHS_A_KILL * wanted, deterministic=True,
+                    checkpoint={"every": "epoch", "keep": 1})
     with tempfile.TemporaryDirectory() as calm, tempfile.TemporaryDirectory() as folder:
         Run(described, calm).wait()
         run = Run(described, folder)
         killed = 0
-        while killed < 4 * options.n and run.process.poll() is None:
+        while killed < wanted and run.process.poll() is None:
             begun = len(run.events("first_step"))
             if begun <= killed:
                 time.sleep(0.05)
@@ -125,11 +131,13 @@ def kills(options, workers):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
-                break
+                continue  # The run has ended, or is about to start again by itself.
             killed += 1
         run.wait()
-        same = "the same bits as undisturbed" if newest(calm) == newest(folder) else "OTHER BITS THAN UNDISTURBED"
-        print(f"{killed} kills: {same}", flush=True)
+        is_same = newest(calm) == newest(folder)
+        print(f"{killed} kills: {'the same bits as undisturbed' if is_same else 'OTHER BITS THAN UNDISTURBED'}", flush=True)
+    if not is_same or killed < wanted:
+        sys.exit(f"gpu: kills: {killed} of {wanted}, {'the same' if is_same else 'other'} bits")
 
 
 def save(options, workers):
@@ -148,7 +156,8 @@ def save(options, workers):
 
 def groups(options, workers):
     del workers
-    subprocess.run([os.path.join(BIN_DIR, "gpu_groups"), "10" if options.quick else "100"], check=True)
+    if subprocess.run([os.path.join(BIN_DIR, "gpu_groups"), "20" if options.quick else "100"], check=False).returncode != 0:
+        sys.exit("gpu: groups have failed")
 
 
 def main():

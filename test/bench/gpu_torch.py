@@ -2,7 +2,7 @@
 
 Models and data of ddp_train.py. Batches go to the device from pinned memory, TF32 is off. Prints a JSON line: samples/s of all ranks in the last epoch.
 
-usage: gpu_torch.py MODEL EPOCHS BATCH_PER_RANK DATA_FOLDER PRECISION
+usage: gpu_torch.py MODEL EPOCHS BATCH_PER_RANK DATA_FOLDER PRECISION SYNTHETIC_SAMPLES   (these where DATA_FOLDER is "")
 """
 
 import contextlib
@@ -17,11 +17,13 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import ddp_train
 from ddp_train import load, make_model
 
 
 def main():
     name, epochs, batch, folder, precision = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
+    ddp_train.SYNTHETIC_SAMPLES = int(sys.argv[6])
     rank, world, local = (int(os.environ[key]) for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     device = torch.device("cuda", local)
     torch.cuda.set_device(device)

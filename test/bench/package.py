@@ -53,6 +53,8 @@ def use(box, torch):
     expect("a Python script finds the module", "sgd_launch" in said, said)
     said = box.run("sgd-launch doctor; true", account="eva")
     expect("doctor finds the worker", "ok       sgd-worker" in said, said)
+    pages = [f"/usr/share/doc/sgd-launch/{page}" for page in ("README.md", "launcher/guide.md", "worker/first_training.md", "configs/reference.md")]
+    expect("pages that the README links to are there", all(os.path.exists(box.path(page)) for page in pages))
     said = box.run("man sgd-launch-resume | cat; man 5 sgd-launch-job | cat")
     expect("man pages are there", "continues a run" in said and "training.optimizer" in said, said[:2000])
     said = box.run("bash -c '. /usr/share/bash-completion/completions/sgd-launch; COMP_WORDS=(sgd-launch resume --max); COMP_CWORD=2; _sgd_launch; "

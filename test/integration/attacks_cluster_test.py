@@ -139,9 +139,19 @@ class LocalAccountsTest(TlsCluster):
                                                      stdout=log, stderr=log, **as_account(SECOND)))
             wait_for(lambda said=self.path("coordinator.second.log"): b"listening on unix:" in read_file(said), LIMIT_S, "it to listen")
         wait_for(lambda: b"node n1: connected" in read_file(self.path("coordinator.second.log")), LIMIT_S, "the agent")
-        done = subprocess.run([self.launcher, "-n", "1", "--address", "auto", "--", "id", "-un"], env=environment, cwd=home,
-                              capture_output=True, text=True, timeout=LIMIT_S, check=False, **as_account(SECOND))
+
+        def say(*words):
+            return subprocess.run([self.launcher, *words], env=environment, cwd=home, capture_output=True, text=True, timeout=LIMIT_S, check=False,
+                                  **as_account(SECOND))
+        done = say("-n", "1", "--address", "auto", "--", "id", "-un")
         self.assertEqual((done.returncode, done.stdout), (0, f"0: {SECOND}\n"), done.stderr)
+        # A run that is named and not here is the coordinator's; the newest of a cluster is nobody's "latest".
+        run = re.search(r"run (\S+)", done.stderr).group(1).rstrip(":")
+        shown = say("status", run)
+        self.assertEqual((shown.returncode, run in shown.stdout), (0, True), shown.stderr)
+        for words, told in (["status"], "; a coordinator runs here: --address auto\n"), (["stop", "no-such"], "; nor has the coordinator that runs here such a run\n"):
+            refused = say(*words)
+            self.assertEqual((refused.returncode, refused.stderr.endswith(told)), (4, True), refused.stderr)
         audit = os.path.join(home, ".local", "state", "sgd-launch", "coordinator", "audit.jsonl")
         self.assertEqual([(line["who"], line["uid"]) for line in wait_for_lines(audit, 1)], [(SECOND, account.pw_uid)])
 

@@ -240,6 +240,37 @@ class ExchangedFolderTest(LaunchTest):
         self.assertIn("and root would write into it", launch.stderr())
 
 
+    def links_of_a_stranger(self):
+        """A stranger's folder, with links in it to one of root's."""
+        for name in ("home", "of-root"):
+            os.mkdir(self.path(name))
+        for name in ("link", "logs"):
+            os.symlink(self.path("of-root"), self.path("home", name))
+            os.lchown(self.path("home", name), STRANGER, STRANGER)
+        os.chown(self.path("home"), STRANGER, STRANGER)
+
+    def refused(self, launch):
+        self.assertEqual(launch.wait(), 1, launch.said())
+        self.assertIn(f"is a link of user {STRANGER}, and root would write where it leads to", launch.stderr())
+        self.assertEqual(os.listdir(self.path("of-root")), [])
+
+    def test_a_link_in_place_of_a_folder_for_logs_leads_root_nowhere(self):
+        self.links_of_a_stranger()
+        self.refused(self.start("-n", 1, "--max-failures", 0, "--log-dir", self.path("home", "link"), "--redirects", 3, "--", "echo", "x"))
+        os.symlink("of-root", self.path("own"))
+        self.run_to_end("-n", 1, "--log-dir", self.path("own"), "--redirects", 3, "--", "echo", "x", run_dir="again")
+        self.assertEqual(len(os.listdir(self.path("of-root"))), 1)
+
+    def test_a_link_in_place_of_copied_logs_leads_root_nowhere(self):
+        self.run_to_end("-n", 1, "--", "echo", "x")
+        self.run_to_end("logs", self.path("run"), "--to", self.path("copy"), run_dir=None)  # Which says whose logs it has.
+        self.assertEqual(read_file(self.path("copy", "logs", "gen-0001", "rank-0000.log")), b"x\n")
+        self.links_of_a_stranger()
+        shutil.copy(self.path("copy", "run.json"), self.path("home"))
+        self.refused(self.start("logs", self.path("run"), "--to", self.path("home"), run_dir=None))
+        self.refused(self.start("logs", self.path("run"), "--to", self.path("home", "link", "deep"), run_dir=None))
+
+
 @unittest.skipIf(os.geteuid() != 0, "of an agent that root has started")
 class OtherAccountsTest(RootAgent):
     def setUp(self):
@@ -270,6 +301,48 @@ class OtherAccountsTest(RootAgent):
         with open(self.path("agent", "runs", run, "end"), "w", encoding="ascii"):
             pass
         wait_for(lambda: "finished in" in self.said("client"), LIMIT_S, "the run's end")
+
+    def test_a_keeper_has_nothing_of_the_agents_descriptors(self):
+        """Its run's processes have its account, and may take what it has (pidfd_getfd)."""
+        self.start_agent()
+        self.start("client", "-n", 1, "--address", self.address, "--", "sh", "-c", HOLD, person=PERSON)
+        rank = int(wait_for(lambda: re.search(HELD, self.said("client")), LIMIT_S, "the rank").group(3))
+        keeper = parent_of(rank)
+        self.assertEqual(command_of(keeper)[1], "keeper")
+
+        def descriptors(pid):
+            return {int(name): os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")}
+        its = descriptors(keeper)
+        agents = descriptors(self.agent.pid)
+        self.assertEqual(agents[1], self.path("agent.log"))
+        self.assertEqual(its[0], "/dev/null")
+        for number in (1, 2):
+            self.assertTrue(its[number].startswith("/memfd:"), its)
+        for what in its.values():
+            self.assertNotIn(what, {agents[number] for number in (0, 1, 2)} - {"/dev/null"}, its)
+            self.assertFalse(what.startswith(("/dev/pts/", "/dev/tty", "/dev/console")), its)
+        run, = os.listdir(self.path("agent", "runs"))
+        with open(self.path("agent", "runs", run, "end"), "w", encoding="ascii"):
+            pass
+        wait_for(lambda: "finished in" in self.said("client"), LIMIT_S, "the run's end")
+
+    def test_who_takes_a_reserved_port_is_named(self):
+        """Nothing keeps another account from listening there before rank 0 does: the run fails, and says for whom."""
+        self.start_agent()
+        script = "import os, socket, time\nprint('port', os.environ['MASTER_PORT'], flush=True)\n" \
+                 f"while not os.path.exists({self.path('go')!r}): time.sleep(0.02)\nsocket.create_server(('', int(os.environ['MASTER_PORT'])))\n"
+        run = self.start("client", "-n", 1, "--max-failures", 0, "--address", self.address, "--", PYTHON, "-c", script, person=PERSON)
+        port = wait_for(lambda: re.search(r"port (\d+)", self.said("client")), LIMIT_S, "the port").group(1)
+        take = "import socket, sys\nwith socket.create_server(('', int(sys.argv[1]))): print('taken', flush=True); sys.stdin.read()\n"
+        taker = subprocess.Popen([PYTHON, "-c", take, port], user=STRANGER, group=STRANGER, extra_groups=[], cwd="/", stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE, text=True)
+        self.addCleanup(taker.communicate)
+        self.assertEqual(taker.stdout.readline(), "taken\n")
+        with open(self.path("go"), "w", encoding="ascii"):
+            pass
+        self.assertEqual(run.wait(LIMIT_S), 1, self.said("client"))
+        self.assertIn("Address already in use", self.said("client"))
+        self.assertIn(f"user {STRANGER} of this node has taken port {port}, which was reserved for its run (MASTER_PORT)", self.said("client"))
 
     def test_a_job_knows_nothing_of_the_agents_environment_under_the_agents_own_account(self):
         self.start_agent("--allow-root")

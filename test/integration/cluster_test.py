@@ -5,8 +5,10 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -14,7 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from attacker import HELLO, Wire
 from cluster import Cluster
 from data import image_job, small_fashion, write_job
-from harness import LIMIT_S, read_file, wait_for
+from harness import LAUNCHER, LIMIT_S, read_file, wait_for
 from namespaces import Network, available
 
 SAMPLES = 6_400
@@ -134,6 +136,12 @@ class CommandTest(ClusterCase):
             reader = self.cluster.run(*arguments)
             self.assertEqual(reader.wait(), 0, reader.said())
             self.assertEqual(reader.said()[1], expected, arguments)
+        self.assertIn("there is no line in its logs of generation 7", reader.said()[0])
+        self.assertIn(f'no run "no-such-run" on the cluster; there is {run}', self.cluster.run("logs", "no-such-run").wait_and_say(4))
+        for options in ([], ["-f"]):
+            reader = self.cluster.run("logs", *options, run, "--rank", 9)
+            self.assertEqual(reader.wait(), 4, reader.said())
+            self.assertIn(f"run {run} has no log of rank 9; it has ranks 0 to 1", reader.said()[0])
         reader = self.cluster.run("events", run)
         self.assertEqual(reader.wait(), 0, reader.said())
         self.assertEqual([json.loads(line) for line in reader.said()[1].splitlines()], self.cluster.lines(run))
@@ -233,9 +241,31 @@ class CommandTest(ClusterCase):
         client.process.send_signal(signal.SIGINT)
         self.assertEqual(client.wait(), 130, client.said())
 
+    def test_a_signal_ends_a_client_whose_run_is_over_and_whose_output_is_read_slowly(self):
+        told = os.path.join(self.folder, "told")
+        with open(told, "wb") as err:
+            client = subprocess.Popen([LAUNCHER, "-n", "1", "--", "seq", "1", "2000000"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                      stderr=err, env=self.cluster.environment(address=True), cwd=self.cluster.folder)
+        self.addCleanup(client.kill)
+
+        def drip():
+            while client.stdout.read1(4096):
+                time.sleep(0.02)
+        reader = threading.Thread(target=drip)
+        reader.start()
+        self.addCleanup(client.stdout.close)
+        self.addCleanup(reader.join)
+        self.addCleanup(client.kill)
+        row = wait_for(lambda: [row for row in self.cluster.ask("ps", "--all")["runs"] if row["state"] == "succeeded"], LIMIT_S, "the run's end")[0]
+        self.assertIsNone(client.poll())  # It has most of the lines before it.
+        client.send_signal(signal.SIGTERM)
+        self.assertEqual(client.wait(5), 0, read_file(told))
+        self.assertIn(f"the rest of its output is not shown: sgd-launch logs {row['run']}\n", read_file(told).decode())
+        self.assertIn("finished in", read_file(told).decode())
+
     def test_what_is_refused(self):
         for arguments, code, word in [
-                (["status", "no-such-run"], 4, "no run"),
+                (["status", "no-such-run"], 4, 'no run "no-such-run" on the cluster'),
                 (["-n", 2, "--slots", 1, "--", "true"], 2, "--slots"),
                 (["-n", 2, "--run-dir", "x", "--detach", "--", "true"], 2, "--run-dir"),
                 (["-n", 2, "--address", "127.0.0.1:1", "--", "true"], 3, "no coordinator at 127.0.0.1:1: Connection refused"),

@@ -90,7 +90,9 @@ class ControlTest(LaunchTest):
         self.assertIn("Usage: sgd-launch nodes", self.ask("help", "nodes"))
         ended = subprocess.run([LAUNCHER, "stauts"], capture_output=True, text=True, timeout=20, cwd=self.folder)
         self.assertEqual(ended.returncode, 2)
-        self.assertIn("did you mean the verb status?", ended.stderr)
+        self.assertIn('"stauts" is no verb; did you mean status?', ended.stderr)
+        ended = subprocess.run([LAUNCHER, "xyzzy"], capture_output=True, text=True, timeout=20, cwd=self.folder)
+        self.assertEqual(ended.returncode, 2)
         for verb in ("submit", "ps", "coordinator", "token"):
             self.assertIn(verb, ended.stderr)
         ended = subprocess.run([LAUNCHER, "-n", "2", "run", "job.json"], capture_output=True, text=True, timeout=20, cwd=self.folder)
@@ -149,6 +151,8 @@ class ControlTest(LaunchTest):
         clean.update({name: self.folder for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")})
         for verb, code, words in ((["plan", "-n", "3", "--", "true"], 0, "starts now: 3 of 3 workers"),
                                   (["ps"], 0, "no run of yours is live on this machine"),
+                                  (["submit", "--", "true"], 2, "submit: error: no cluster is named, and no coordinator runs on this machine: name one "
+                                                                "with --address HOST:PORT or SGD_ADDRESS, or start one: sgd-launch coordinator"),
                                   (["ps", "--all"], 0, "those in runs/ that have ended: sgd-launch runs")):
             with self.subTest(verb=verb):
                 ended = subprocess.run([LAUNCHER, *verb], capture_output=True, text=True, timeout=20, cwd=self.folder, env=clean)
@@ -197,11 +201,13 @@ class ControlTest(LaunchTest):
 
     def test_logs_without_a_line(self):
         self.run_to_end("-n", 2, "--", "true")
-        for options, words in (([], "its logs are empty"), (["--rank", "1"], "its logs of rank 1 are empty"), (["--rank", "2"], "it has no log of rank 2"),
-                               (["--rank", "1", "--generation", "7"], "it has no log of rank 1 of generation 7")):
+        for options, code, words in (([], 0, "its logs are empty"), (["--rank", "1"], 0, "its logs of rank 1 are empty"),
+                                     (["--rank", "2"], 4, "run run has no log of rank 2; it has ranks 0 to 1"),
+                                     (["-f", "--rank", "2"], 4, "run run has no log of rank 2; it has ranks 0 to 1"),
+                                     (["--rank", "1", "--generation", "7"], 0, "it has no log of rank 1 of generation 7")):
             with self.subTest(options=options):
                 ended = subprocess.run([LAUNCHER, "logs", *options, self.path("run")], capture_output=True, text=True, timeout=20)
-                self.assertEqual((ended.returncode, ended.stdout), (0, ""))
+                self.assertEqual((ended.returncode, ended.stdout), (code, ""))
                 self.assertIn(words, ended.stderr)
                 self.assertNotIn("training loop", ended.stderr)
         with open(self.path("run", "job.json"), "w", encoding="utf-8") as file:
@@ -269,6 +275,49 @@ class ControlTest(LaunchTest):
             with self.subTest(verb=verb):
                 self.ask(*verb, "", expect=2)
         self.assertIn("succeeded", self.ask("status"))
+
+    def test_folders_of_runs_are_listed_with_their_ends(self):
+        self.assertIn(f"no runs in {self.path('runs')}", self.ask("runs"))
+        self.run_to_end("-n", 1, "--", "true", run_dir=None)
+        self.run_to_end("-n", 1, "--", "false", run_dir=None, expect=1)
+        lines = self.ask("runs").splitlines()
+        self.assertEqual(lines[0].split(), ["run", "state", "bytes", "pinned"])
+        self.assertEqual({line.split()[1] for line in lines[1:]}, {"succeeded", "failed"})
+        self.assertLessEqual(max(map(len, lines)), 80)
+
+    def test_the_latest_run_that_is_removed_leaves_another_one_or_none(self):
+        self.run_to_end("-n", 1, "--", "true", run_dir=None)
+        first = os.readlink(self.path("runs", "latest"))
+        self.run_to_end("-n", 1, "--", "false", run_dir=None, expect=1)
+        self.ask("runs", "remove", "latest")
+        self.assertEqual(os.readlink(self.path("runs", "latest")), first)
+        self.assertIn("succeeded", self.ask("status"))
+        self.ask("runs", "remove", "latest")
+        self.assertFalse(os.path.lexists(self.path("runs", "latest")))
+        self.ask("status", expect=4)
+
+    def test_the_end_of_a_run_without_a_summary_is_that_of_its_events(self):
+        """The disk was full, as far as files can tell."""
+        launch = self.run_to_end("-n", 1, "--", "false", expect=1)
+        os.remove(self.path("run", "summary.json"))
+        said = self.ask("status", self.path("run"))
+        self.assertRegex(said, r"state +failed \(exit code 1\)")
+        self.assertIn("exit code 1, rank 0; its launcher left no summary.json: the disk was full, or it was killed at its end", said)
+        lines = open(self.path("run", "events.jsonl"), encoding="utf-8").read().splitlines(keepends=True)
+        with open(self.path("run", "events.jsonl"), "w", encoding="utf-8") as file:
+            file.writelines(line for line in lines if '"run_finished"' not in line)
+        self.assertIn("its launcher left no summary: it was killed, or the disk was full", self.ask("status", launch.run_dir))
+
+    def test_a_verb_within_a_run_or_among_runs_says_where_it_is(self):
+        self.run_to_end("-n", 1, "--", "true", run_dir=None)
+        for folder, words in ((self.path("runs", "latest"), "this folder is a run itself: sgd-launch status ."),
+                              (self.path("runs"), "this folder has runs itself: sgd-launch status latest")):
+            with self.subTest(folder):
+                ended = subprocess.run([LAUNCHER, "status"], capture_output=True, text=True, timeout=20, cwd=folder)
+                self.assertEqual(ended.returncode, 4)
+                self.assertIn(words, ended.stderr)
+                named = subprocess.run([LAUNCHER, "status", words.split()[-1]], capture_output=True, text=True, timeout=20, cwd=folder)
+                self.assertIn("succeeded", named.stdout)
 
     def test_stop_of_a_finished_run_says_so(self):
         self.run_to_end("-n", 1, "--", "true")

@@ -5,13 +5,14 @@ that would happen again.
 import os
 import re
 import signal
+import struct
 import sys
 import threading
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from data import image_job, read_safetensors, small_fashion, write_job
-from harness import LIMIT_S, LaunchTest, command_of, wait_for
+from harness import BIN_DIR, LIMIT_S, LaunchTest, command_of, wait_for
 
 RUNS_S, STANDS_S = 0.02, 0.06  # Of a rank that is held up: whatever else the machine does, its steps take four times as long.
 LARGEST = 256 << 20
@@ -25,6 +26,13 @@ if rank == 1:
     sys.exit(23)
 time.sleep(1000)
 """
+
+
+def write_npy(path, descr, shape, payload):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header += b" " * (63 - (10 + len(header)) % 64) + b"\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + payload)
 
 
 def flip_bit(pid, pattern):
@@ -148,6 +156,36 @@ class FailureTest(LaunchTest):
         log = next((number for number, line in enumerate(block) if "rank-000" in line and ".log" in line), None)
         self.assertIsNotNone(log, said)
         self.assertLess(cause, log)
+
+    def test_the_rank_whose_loss_is_not_finite_is_the_cause(self):
+        """Both end at once: six times, since either may come first. Sample i is of rank i % 2."""
+        samples, batch = 16, 4
+        write_npy(self.path("y.npy"), "<f4", (samples, 1), struct.pack(f"<{samples}f", *range(samples)))
+        files = {"features": self.path("x.npy"), "target": self.path("y.npy")}
+        for number in range(6):
+            rank = number % 2
+            values = [0.1] * samples
+            values[rank] = float("nan")
+            write_npy(self.path("x.npy"), "<f4", (samples, 1), struct.pack(f"<{samples}f", *values))
+            job = {"name": "nan", "num_workers": 2, "training": {
+                "epochs": 1, "batch_size": batch, "shuffle": False, "model": {"type": "linear", "inputs": 1, "outputs": 1}, "loss": "mse",
+                "dataset": {"type": "npy", "targets": "numbers", "train": files}, "optimizer": {"type": "sgd", "lr": 0.01}}}
+            launch = self.run_to_end(write_job(self.path("job.json"), job), run_dir=f"nan-{number}", expect=1)
+            said = launch.stderr()
+            self.assertIn(f"the loss is not finite at step 1 on rank {rank}: ", said)
+            self.assertEqual([(event["kind"], event["rank"]) for event in launch.events("failure")[:1]], [("exit_code", rank)])
+            self.assertIn(f"rank-000{rank}.log", said[said.index("sgd-launch: run failed"):])
+            self.assertEqual(len(launch.events("worker_started")), 2, "what would fail again is not retried")
+
+    def test_gradients_that_a_loop_clips_by_itself_are_told_once(self):
+        data = small_fashion(self.path("data"), 640, 128)
+        for limit, workers, times in ((1e-3, 2, 1), (1e6, 2, 0), (1e-3, 1, 0)):
+            training = {"epochs": 1, "batch_size": 64, "dataset": {"type": "idx", "path": data}, "function": {"type": "clipping", "limit": limit}}
+            job = {"name": "clipping", "num_workers": workers, "plugins": [os.path.join(BIN_DIR, "..", "lib", "own_loop.so")], "training": training}
+            launch = self.run_to_end(write_job(self.path("job.json"), job), run_dir=f"clips-{limit}-{workers}")
+            for rank in range(workers):
+                log = launch.log(rank).decode()
+                self.assertEqual(log.count('gradients of optimizer "sgd" were changed between backward() and the update'), times, log)
 
     def test_last_lines_of_the_failed_rank_are_shown_and_the_log_named(self):
         launch = self.run_to_end("-n", 2, "--", *self.script("fail.py", SPEAK_AND_FAIL), expect=1)

@@ -16,6 +16,10 @@ SHOW = """
 import json, os, sys
 print("saw", json.dumps([os.environ.get(name) for name in ("RANK", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES")]), flush=True)
 """
+ORDER = """
+import os
+print("order", os.environ.get("CUDA_DEVICE_ORDER"), flush=True)
+"""
 # Holds what it has until the test lets go.
 HOLD = SHOW + """
 import time
@@ -93,11 +97,23 @@ class ThatFail(harness.LaunchTest):
 
 @unittest.skipUnless(os.path.exists(FAKE_NVML), "the library is not built")
 class Nvml(OneMachine):
-    def shown(self, *options, **environment):
+    def library(self):
         os.makedirs(self.path("nvml"), exist_ok=True)
         shutil.copy(FAKE_NVML, self.path("nvml", "libnvidia-ml.so.1"))
+        return self.path("nvml")
+
+    def shown(self, *options, **environment):
         environment.pop("visible", None)
-        return super().shown(*options, LD_LIBRARY_PATH=self.path("nvml"), **environment)
+        return super().shown(*options, LD_LIBRARY_PATH=self.library(), **environment)
+
+    def test_cuda_counts_as_nvml_where_that_has_numbered_the_gpus(self):
+        dealt = ["--set", "per_worker.gpus=1"]
+        for options, environment, order in ((dealt, {}, "PCI_BUS_ID"), (dealt, {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, "FASTEST_FIRST"),
+                                            (dealt, {"CUDA_VISIBLE_DEVICES": "0,1"}, None), (dealt, {"FAKE_NVML_REFUSED": "0"}, None), ([], {}, None)):
+            with self.subTest(options=options, environment=environment):
+                launch = self.run_to_end("-n", 1, "--no-fold", *options, "--", *self.script("order.py", ORDER), run_dir=f"run{len(os.listdir(self.folder))}",
+                                         env={"LD_LIBRARY_PATH": self.library(), **environment})
+                self.assertIn(f"order {order}\n", launch.stdout().decode())
 
     test_torchruns_convention = test_its_own_alone = test_without_the_key_the_launchers_are_seen = None
     test_too_few_are_said_before_anything_starts = None

@@ -142,7 +142,7 @@ class LimitsTest(LaunchTest):
     def test_an_agent_offers_what_its_quota_leaves(self):
         words = ("--join", "unix:" + self.path("none.sock"), "--name", "pod", "--state-dir", self.path("agent"))
         agent = self.start(*AGENT, *words, run_dir=None, group=self.group("cpu", 150_000))
-        wait_for(lambda: "node pod: 1 slots" in agent.said(), LIMIT_S, "the agent's slots")
+        wait_for(lambda: "node pod: 1 slot" in agent.said() and "1 slots" not in agent.said(), LIMIT_S, "the agent's slots")
         agent.process.send_signal(signal.SIGTERM)
         self.assertEqual(agent.wait(), 0)
 

@@ -133,8 +133,19 @@ class OddEnvironmentsTest(LaunchTest):
                     status = subprocess.run([LAUNCHER, "status", *name], cwd=self.path("closed"), preexec_fn=as_nobody, capture_output=True, text=True, check=False,
                                             env={key: value for key, value in {**os.environ, "HOME": self.path("home"), **env}.items() if key not in unset})
                     self.assertIn(os.path.basename(folder), status.stdout, status.stderr)
+                environment = {key: value for key, value in {**os.environ, "HOME": self.path("home"), **env}.items() if key not in unset}
+                listed = subprocess.run([LAUNCHER, "runs"], cwd=self.path("closed"), preexec_fn=as_nobody, capture_output=True, text=True, check=False,
+                                        env=environment)
+                self.assertIn(os.path.basename(folder), listed.stdout)
+                self.assertIn(f"runs in {os.path.dirname(folder)}\n", listed.stderr)
                 if place == "/tmp/sgd-":
                     shutil.rmtree(folder)
+        if as_nobody:
+            os.makedirs(self.path("roots", "runs", "latest"), mode=0o700)
+            os.chmod(self.path("roots"), 0o700)
+            status = subprocess.run([LAUNCHER, "status", self.path("roots", "runs", "latest")], cwd=self.path("closed"), preexec_fn=as_nobody,
+                                    capture_output=True, text=True, check=False)
+            self.assertIn(f"cannot look into {self.path('roots')}: Permission denied (it belongs to root)", status.stderr)
         said = self.run_odd(["-n", 2, "--run-dir", self.path("closed", "run"), script], before=as_nobody, expect=2)
         self.assertIn("cannot write to", said)
 

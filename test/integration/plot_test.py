@@ -61,8 +61,9 @@ class PlotTest(LaunchTest):
     def test_metrics_that_are_not_known(self):
         launch = self.run_to_end(write_job(self.path("job.json"), linear_job(epochs=1)))
         said = self.verb("plot", launch.run_dir, "vall_loss", expect=2)
-        self.assertIn('no metric "vall_loss": known are ', said)
-        self.assertTrue(said.endswith('; did you mean "val_loss"?\n'), said)
+        self.assertTrue(said.endswith('no metric "vall_loss"; did you mean "val_loss"?\n'), said)
+        said = self.verb("plot", launch.run_dir, "perplexity", expect=2)
+        self.assertIn('no metric "perplexity": known are ', said)
         for name in ("train_loss", "val_loss", "train/num_samples", "validate/num_samples"):
             self.assertIn(name, said)
         self.assertIn("expected one of step, epoch, iteration, time", self.verb("plot", launch.run_dir, "--over", "steps", expect=2))

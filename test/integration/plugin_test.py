@@ -41,7 +41,7 @@ class PluginTest(LaunchTest):
         said = self.refused(self.job(hiden=3, dropout=2, fail_in="nowhere"))
         self.assertRegex(said, r'job.json:\d+:\d+: error: unknown key "hiden" in "training.operator" of type "smoothed"; did you mean "hidden"\?')
         self.assertRegex(said, r'job.json:\d+:\d+: error: "training.operator.dropout" must be below 1, got 2')
-        self.assertIn('must be "nothing", "setup", "train_batch" or "train_epoch", got "nowhere"', said)
+        self.assertIn('must be "nothing", "setup", "train_batch", "train_epoch" or "validate_batch", got "nowhere"', said)
         said = self.refused(self.job(), "--set", "training.operator.type=smoothd")
         self.assertIn('"training.operator.type" must be "supervised" or "smoothed", got "smoothd"; did you mean "smoothed"?', said)
 
@@ -69,7 +69,7 @@ class PluginTest(LaunchTest):
         self.assertIn('"training.function.letters" must be at least 0, got -1', said)
 
     def test_a_plugin_that_is_none(self):
-        self.assertRegex(self.refused(self.job("./none.so")), r"job.json:\d+:\d+: error: the plug-in \S+/none.so is not there")
+        self.assertRegex(self.refused(self.job("./none.so")), r"job.json:\d+:\d+: error: the plug-in \S+/none.so is not there: build it \(cmake --build build\)")
         self.assertIn("is no library", self.refused(self.job("./job.json")))
 
     def test_its_mistake_ends_the_run_without_a_retry(self):

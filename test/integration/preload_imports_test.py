@@ -169,6 +169,14 @@ class ImportsTest(LaunchTest):
             text = f"import sys\nprint('decimal' in sys.modules)\nimport decimal, {module}\n"
             self.assertEqual(self.run_script(text, module, "-n", 1).log(0).decode(), f"{is_forked}\n")
 
+    def test_a_module_that_begins_cuda_is_each_rank_s_own_to_import(self):
+        self.install("begins.py", "import ctypes, types\nload, driver = ctypes.CDLL, types.SimpleNamespace(cuDeviceGetCount=lambda count: 0)\n"
+                                  "ctypes.CDLL = lambda name, *more, **named: driver if name == 'libcuda.so.1' else load(name, *more, **named)\n")
+        text = "import sys\nforked = 'decimal' in sys.modules\nimport decimal, begins\nprint(forked)\n"
+        launches = [self.run_script(text, f"run{number}", "-n", 1) for number in (1, 2)]
+        self.assertEqual([launch.log(0) for launch in launches], [b"False\n", b"True\n"])
+        self.assertEqual(["importing begins opens a GPU (it is left out from the next run on)" in launch.stderr() for launch in launches], [True, False])
+
     # What is imported ---------------------------------------------------------------------------
 
     def test_only_imports_that_are_certain_are_preloaded(self):

@@ -131,6 +131,15 @@ class OpenDevicesTest(unittest.TestCase):
             with unittest.mock.patch("os.readlink", return_value=path):
                 self.assertEqual(sgd_launch_server.holds_gpu(), holds, path)
 
+    def test_a_driver_that_is_loaded_says_whether_cuda_has_begun(self):
+        sys.path.insert(0, os.path.join(ROOT, "worker", "python"))
+        self.addCleanup(sys.path.pop, 0)
+        import sgd_launch_server
+        for answer, holds in ((3, False), (0, True), (100, True)):  # Not initialised; fine; no device.
+            with unittest.mock.patch("ctypes.CDLL") as driver:
+                driver.return_value.cuDeviceGetCount.return_value = answer
+                self.assertEqual(sgd_launch_server.holds_gpu(), holds, answer)
+
 
 class EndOfRankTest(unittest.TestCase):
     def test_what_hangs_beside_it_holds_no_rank(self):

@@ -247,7 +247,9 @@ exec {self.path("built/bin/sgd-launch")} "$@"
         for choice in choices.split(" | "):
             if choice == "remove n1":  # What is connected is drained first.
                 self.carry_out("sgd-launch nodes drain n1")
-            self.carry_out(verb + " " + choice.replace("RUN", self.submitted if choice.startswith("remove") else self.runs[0]))
+            said = self.carry_out(verb + " " + choice.replace("RUN", self.submitted if choice.startswith("remove") else self.runs[0]))
+            if choice == "remove n1":
+                self.assertIn("n1: removed; its agent runs and will join again", said[1])
 
 
 class OwnTourTest(Tour, unittest.TestCase):

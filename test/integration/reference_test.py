@@ -59,6 +59,18 @@ class ReferenceTest(LaunchTest):
                 for names, _, text in helped.options:
                     self.assertTrue(all(one.startswith("-") and " " not in one for one in names) and text, (names, text))
 
+    def test_help_fits_eighty_columns_and_begins_with_what_a_verb_does(self):
+        clean = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+        for verb, summary, _ in generate.all_verbs(LAUNCHER):
+            said = subprocess.run([LAUNCHER, "help", *verb.split()], capture_output=True, text=True, check=True, timeout=60, env=clean).stdout.splitlines()
+            with self.subTest(verb=verb):
+                self.assertLessEqual(max(map(len, said)), 80)
+                if verb != "run":  # Its help is the program's.
+                    self.assertEqual(said[0], summary[0].upper() + summary[1:] + ".")
+        listed = subprocess.run([LAUNCHER, "help", "verbs"], capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+        self.assertEqual([line.split()[0] for line in listed], sorted(line.split()[0] for line in listed))
+        self.assertTrue({"help", "version"} <= {line.split()[0] for line in listed})
+
     def test_exit_codes(self):
         codes = dict(generate.exit_codes())
         self.assertEqual(sorted(codes), [0, 1, 2, 3, 4, 5, 6, 7, 124, 129, 130, 143])
@@ -97,6 +109,16 @@ class ReferenceTest(LaunchTest):
         self.assertIn("--num-workers", complete("--num"))
         self.assertIn("--json", complete("--address", "h:1", "status", "--"))
         self.assertEqual(complete("ru"), ["run", "runs"])
+        # Runs by their folders, and no files behind help.
+        for name in ("clothes-20261124-112233-77aa", "other-1"):
+            os.makedirs(self.path("runs", name))
+        os.symlink(name, self.path("runs", "latest"))
+        self.write("status.txt", "")
+        for verb in [(verb,) for verb in generate.RUN_VERBS if verb != "runs"] + [("runs", "remove"), ("runs", "pin")]:
+            self.assertEqual(complete(*verb, "clo"), ["clothes-20261124-112233-77aa"], verb)
+            self.assertEqual(complete(*verb, "lat"), ["latest"], verb)
+        self.assertEqual(complete("runs", "lat") + complete("submit", "lat"), [])
+        self.assertEqual(complete("help", "stat"), ["status"])
 
     def test_other_shells_take_their_completions(self):
         generate.share(LAUNCHER, self.folder)

@@ -201,7 +201,7 @@ class ResumeFromTest(LaunchTest):
             whole = straight.run_id()
             self.assertEqual(straight.wait(), 0, straight.said())
             self.assertEqual(weights(cluster.run_dir(run)), weights(cluster.run_dir(whole)))
-            for value, words in (("/etc", "is a path"), ("nobody", 'no run "nobody" here')):
+            for value, words in (("/etc", "is a path"), ("nobody", 'no run "nobody" on the cluster')):
                 said = cluster.run(self.job(4, resume_from=value)).wait_and_say(2)
                 self.assertTrue(re.search(rf"\"resume_from\".*{words}", said), said)
             said = cluster.run(self.job(2, resume_from=former)).wait_and_say(2)

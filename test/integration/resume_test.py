@@ -204,6 +204,35 @@ class ExactTest(ResumeCase):
         self.assertEqual(self.facts(resumed), self.facts(self.straight))
 
 
+    def test_what_workers_save_while_their_launcher_is_suspended_stays_until_the_run_has_passed_it(self):
+        """The launcher is killed before it has read what they say: the epochs have no lines."""
+        launch = self.start("--num-workers", 2, self.job(every="epoch"))
+        self.wait_for_step(launch, 1)
+        os.kill(launch.process.pid, signal.SIGSTOP)
+        covered = {line["epoch"] for line in launch.metrics("validate")}
+        wait_for(lambda: len(launch.checkpoints()) == EPOCHS, 60, "the last epoch's checkpoint")
+        os.kill(launch.process.pid, signal.SIGKILL)
+        launch.wait()
+        launch.wait_until_gone()
+        ahead = [os.path.basename(path) for path in launch.checkpoints()][max(covered):]
+        self.assertTrue(ahead, covered)
+        self.assertEqual(self.ask("checkpoints", self.path("run")).count("ahead of metrics.jsonl"), len(ahead))
+        measured = self.ask("validate", self.path("run", "checkpoints", ahead[-1]))
+        self.assertRegex(measured, r"measured in \S+ s, val_loss \S+\n")
+        self.assertNotIn("model:", measured)
+        resumed = self.start("resume", self.path("run"), run_dir=None)
+        resumed.run_dir = self.path("run")
+        aside = self.path("run", "checkpoints", "ahead")
+        wait_for(lambda: resumed.events("run_resumed"), 60, "the run to go on")
+        kept = os.path.join(aside, ahead[-1])
+        self.assertTrue(os.path.exists(os.path.join(kept, "manifest.json")) or resumed.process.poll() is not None, resumed.said())
+        self.assertEqual(resumed.wait(), 0, resumed.said())
+        resumed.wait_until_gone()
+        self.assertEqual(resumed.stderr().count("metrics.jsonl has no line of"), 1)
+        self.assertFalse(os.path.exists(aside))
+        self.check_equal(resumed, self.straight)
+
+
 class RefusalTest(ResumeCase):
     def kept(self):
         """Every file of the run with its content."""
@@ -232,6 +261,12 @@ class RefusalTest(ResumeCase):
                      words=["--set training.epochs: error", "optimizer", "--num-workers", "at least 1"])
         self.refused("--set", "training.epochs=9", "--set", "training.dataset.path=/nowhere", words=["/nowhere"])
         self.refused("--run-dir", "x", words=["unknown option"])
+
+    def test_a_model_of_another_width_is_told_with_both_shapes(self):
+        self.run_to_end("--num-workers", 2, self.job(every=20, epochs=1, images=SHORT, model={"type": "mlp", "hidden": [32]}))
+        resumed = self.resume("--set", "training.epochs=2", "--set", 'training.model={"type":"mlp","hidden":[16]}', expect=1)
+        self.assertRegex(resumed.said(), r"tensor \S+ is F32 \[32, 784\] here and F32 \[16, 784\] in the job's model: "
+                                         "resume with the model that was trained, or start a new run")
 
     def test_another_optimizer_or_kind_of_model_has_no_state_in_the_checkpoint(self):
         self.finished()

@@ -32,6 +32,9 @@ class SecurityTest(TlsCluster):
         both = subprocess.run([self.launcher, "init", "--state-dir", self.state], env=self.environment("operator"), stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, cwd=self.folder, check=True).stdout
         self.assertLess(both.rindex("kept "), both.index("next: "))
+        other = self.run_verb("token", "create", "--name", "n1", "--state-dir", self.path("none"), code=1)
+        self.assertEqual(other.stderr, f"sgd-launch: no cluster's authority in {self.path('none')}: tokens are made on the coordinator's machine, by its "
+                                       "account (another folder: --state-dir); sgd-launch init makes a new cluster\n")
         refused = self.run_verb("init", "--state-dir", self.path("other"), code=2)
         self.assertIn("identity of another cluster, which is not replaced", refused.stderr)
         self.assertIn("does not name x.example", self.run_verb("init", "--state-dir", self.state, "--name", "x.example", code=2).stderr)
@@ -99,27 +102,36 @@ class SecurityTest(TlsCluster):
     def test_a_person_joins_and_others_stay_out(self):
         self.start_coordinator()
         refused = self.run_verb("ps", "--address", self.address, person="stranger", code=3)
-        self.assertIn("this side needs an identity (sgd-launch join)", refused.stderr)
+        self.assertIn(f"the coordinator at {self.address} wants an identity, and you have none: ask an admin for a token", refused.stderr)
         token = self.token("--role", "client", "--name", "eva")
         joined = self.run_verb("join", self.address, "--token-file", "-", person="eva", text=token)
         self.assertIn("joined as client eva", joined.stdout)
         self.run_verb("ps", "--address", self.address, person="eva")
         self.assertIn("used up", self.join(token, self.path("second"), code=3).stderr)
+        # What has no place for the answer does not ask.
+        for options, way in ((["--role", "client", "--name", "bob"], "name another folder with --identity DIR\n"),
+                             (["--name", "n7"], "name another folder with --identity DIR/identity, and start its agent with --state-dir DIR\n")):
+            unused = self.token(*options)
+            refused = self.join(unused, self.path("state", "tokens.json", "identity"), code=2)
+            self.assertEqual(refused.stderr, f"sgd-launch: cannot create {self.path('state', 'tokens.json', 'identity')}: Not a directory; "
+                                             f"the token is not used: {way}")
+            self.assertIn("joined as", self.join(unused, self.path("of-" + options[-1])).stdout)
+        nobody = f"127.0.0.1:{free_port()}"
+        lost = self.run_verb("join", nobody, "--token-file", "-", "--identity", self.path("none"), text=unused, code=3)
+        self.assertEqual(lost.stderr, f"sgd-launch: cannot reach {nobody}: Connection refused\n")
         self.assertIn("not replaced", self.run_verb("join", self.address, "--token-file", "-", person="eva", text=token, code=2).stderr)
         self.assertIn("no join token", self.run_verb("join", self.address, "--token-file", "-", text="hello", code=2).stderr
                       .replace("not a join token", "no join token"))
         listed = json.loads(self.run_verb("token", "list", "--json", "--state-dir", self.state).stdout)["tokens"]
-        self.assertEqual([(one["role"], one["used_by"]) for one in listed], [("client", "eva")])
+        self.assertEqual([(one["role"], one["used_by"]) for one in listed], [("client", "eva"), ("client", "bob"), ("agent", "n7")])
         open_token = self.token()
         name = [one["token"] for one in json.loads(self.run_verb("token", "list", "--json", "--state-dir", self.state).stdout)["tokens"]
                 if not one["used_s"]][0]
         self.run_verb("token", "revoke", name, "--state-dir", self.state)
         self.assertIn("is not known", self.join(open_token, self.path("third"), code=3).stderr)
 
-    def test_a_run_is_its_owners_and_nodes_are_the_admins(self):
-        self.start_coordinator()
-        self.join(self.token("--name", "n1"), self.path("agent", "identity"))
-        # Jobs of eva, who is no admin, do not get root's account.
+    def start_node_of_others(self):
+        """Jobs of eva, who is no admin, do not get root's account."""
         whose = ["--jobs-share-account"]
         if os.geteuid() == 0:
             whose = ["--run-as", "nobody"]
@@ -128,6 +140,11 @@ class SecurityTest(TlsCluster):
             self.launcher = shutil.copy(LAUNCHER, self.path("bin", "sgd-launch"))
         self.start("agent", "agent", *whose, "--join", self.address, "--state-dir", self.path("agent"), "--slots", 2)
         self.wait_for_words("coordinator", "node n1: connected")
+
+    def test_a_run_is_its_owners_and_nodes_are_the_admins(self):
+        self.start_coordinator()
+        self.join(self.token("--name", "n1"), self.path("agent", "identity"))
+        self.start_node_of_others()
         for person in ("eva", "bob"):
             self.run_verb("join", self.address, "--token-file", "-", person=person,
                           text=self.token("--role", "client", "--name", person))
@@ -197,14 +214,22 @@ class SecurityTest(TlsCluster):
             self.assertTrue(line.get("uid") == os.getuid() or line["certificate"] or "refused" in line, line)
 
     def test_a_revoked_member_is_shown_out_though_it_says_nothing(self):
+        """Nor takes anything: it follows a run with long logs, and has stopped reading them."""
         self.start_coordinator()
+        self.join(self.token("--name", "n1"), self.path("agent", "identity"))
+        self.start_node_of_others()
         self.run_verb("join", self.address, "--token-file", "-", person="eva", text=self.token("--role", "client", "--name", "eva"))
+        run = self.run_verb("submit", "--detach", "-n", 1, "--address", self.address, "--", "sh", "-c", "seq 1000000; sleep 100",
+                            person="eva").stdout.strip()
+        log = self.path("state", "runs", run, "logs", "gen-0001", "rank-0000.log")
+        wait_for(lambda: os.path.exists(log) and os.stat(log).st_size > 4 << 20, LIMIT_S, "the run's lines")
         with Wire(self.address, self.path("eva", "config", "sgd-launch", "identity", "identity.pem")) as wire:
-            wire.send(HELLO, {"type": "client", "version": "x"})
-            wire.read_until("welcome")
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            wire.send(HELLO, {"type": "client", "version": "x"}, {"type": "follow", "id": 1, "run": run, "logs": True})
+            wire.read_until("part")
             self.run_verb("revoke", "eva", "--state-dir", self.state)
+            wait_for(lambda: re.search(r"client eva \(certificate \w+\) is revoked", self.said("coordinator")), 5, self.all_said)
             self.assertIn(wire.end(), ("closed", "reset"))
-        self.wait_for_words("coordinator", "client eva (certificate")
 
     def test_who_is_revoked_hears_it_of_the_coordinator_and_comes_back_by_a_new_token(self):
         self.start_coordinator()
@@ -286,6 +311,31 @@ class SecurityTest(TlsCluster):
         self.run_verb("runs", "remove", run, *there, person="eva")
         self.run_verb(*submit, person="eva")
 
+    def test_what_a_live_run_writes_is_bound_as_it_comes_and_a_hole_is_one_here_too(self):
+        """A sparse file costs its owner what it stands for, and the coordinator nothing."""
+        self.start_coordinator("--max-bytes", "10MiB")
+        self.join(self.token("--name", "n1"), self.path("agent", "identity"))
+        self.start_node_of_others()
+        self.run_verb("join", self.address, "--token-file", "-", person="eva", text=self.token("--role", "client", "--name", "eva"))
+        there = ("--address", self.address)
+        job = ("-n", 1, *there, "--", "sh", "-c", "truncate -s 60M $SGD_RUN_DIR/logs/gen-0001/extra.log")
+
+        def facts():
+            """Of the newest run: its id, and what of the file has come."""
+            run = json.loads(self.run_verb("ps", "--all", "--json", *there).stdout)["runs"][-1]["run"]
+            return run, os.stat(self.path("state", "runs", run, "logs", "gen-0001", "extra.log"))
+        self.assertIn("what it leaves could not be kept: the runs of eva take", self.run_verb(*job, person="eva", code=1).stderr)
+        self.wait_for_words("agent", "stays here: the runs of eva take")
+        self.assertIn("of 10MiB: sgd-launch runs list shows them, sgd-launch runs remove makes room", self.said("agent"))
+        run, came = facts()
+        self.assertLessEqual(came.st_size, 10 << 20)
+        self.assertLess(came.st_blocks * 512, 1 << 20)
+        self.run_verb(*job)  # An admin's.
+        self.assertEqual(facts()[1].st_size, 60 << 20)
+        self.assertLess(facts()[1].st_blocks * 512, 1 << 20)
+        self.run_verb("runs", "remove", run, *there, person="eva")
+        self.run_verb("-n", 1, *there, "--", "true", person="eva")
+
     def test_an_ended_run_is_pinned_and_removed(self):
         self.start_coordinator()
         for person in ("eva", "bob"):
@@ -300,7 +350,9 @@ class SecurityTest(TlsCluster):
         self.run_verb("runs", "pin", run, *there, person="eva")
         self.assertIn("is pinned", self.run_verb("runs", "remove", run, *there, person="eva", code=3).stderr)
         self.run_verb("runs", "unpin", run, *there, person="eva")
-        self.assertIn("you are bob", self.run_verb("runs", "remove", run, *there, person="bob", code=3).stderr)
+        for verb in ("remove", "pin", "unpin"):
+            self.assertIn(f"only eva or an admin may {verb} it, and you are bob",
+                          self.run_verb("runs", verb, run, *there, person="bob", code=3).stderr)
         self.assertTrue(os.path.isdir(folder))
         self.run_verb("runs", "remove", run, *there, person="eva")
         self.assertFalse(os.path.exists(folder))

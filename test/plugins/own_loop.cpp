@@ -74,6 +74,20 @@ void accumulating(sgd::Session& session) {
   }
 }
 
+/// Changes gradients between backward() and step(), where they are this rank's own.
+void clipping(sgd::Session& session) {
+  const auto net = session.prepare_model("net", std::make_shared<Net>());
+  const auto optimizer = session.prepare_optimizer("sgd", torch::optim::SGD(net->parameters(), 0.05));
+  const double limit = session.config().at("limit");
+  for ([[maybe_unused]] const int epoch : session.epochs()) {
+    for (const sgd::Batch& batch : session.train_data()) {
+      session.backward(torch::cross_entropy_loss(net->forward(batch.features), batch.target));
+      (void)torch::nn::utils::clip_grad_norm_(net->parameters(), limit);
+      optimizer->step();
+    }
+  }
+}
+
 /// Reports wherever one can; one of its ranks dies in a step, or at an epoch's end, once the FIFO "until" is opened.
 void reporting(sgd::Session& session) {
   const auto net = session.prepare_model("net", std::make_shared<Net>());
@@ -193,6 +207,7 @@ SGD_REGISTER_FUNCTION("own_data", own_data, R"({
   "dies": {"type": "boolean", "default": false},
   "steps": {"type": "integer", "minimum": 8, "default": 200}
 })");
+SGD_REGISTER_FUNCTION("clipping", clipping, R"({"limit": {"type": "number", "default": 0.001}})");
 SGD_REGISTER_FUNCTION("accumulating", accumulating, R"({"save_at": {"type": "integer", "default": -1}})");
 SGD_REGISTER_FUNCTION("epochs", epochs, R"({
   "report_inside": {"type": "boolean", "default": false},

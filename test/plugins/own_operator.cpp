@@ -49,6 +49,7 @@ class Smoothed : public sgd::TrainingOperator {
   }
 
   sgd::BatchMetrics validate_batch(const sgd::Batch& batch, const sgd::BatchInfo&) override {
+    if (config().at("fail_in").get<std::string>() == "validate_batch") throw std::runtime_error("no batch of these");
     const auto right = net_->forward(batch.features).argmax(1).eq(batch.target).sum();
     const auto samples = batch.features.size(0);
     return {samples, {{"val_accuracy", right.item<double>() / static_cast<double>(samples)}}};
@@ -91,7 +92,7 @@ SGD_REGISTER_OPERATOR("smoothed", Smoothed, R"({
   "dropout": {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": 0.2},
   "freeze_at": {"type": "integer", "minimum": 0, "default": 1000000},
   "smoothing": {"type": "number", "minimum": 0, "maximum": 1, "default": 0.1},
-  "fail_in": {"enum": ["nothing", "setup", "train_batch", "train_epoch"], "default": "nothing"}
+  "fail_in": {"enum": ["nothing", "setup", "train_batch", "train_epoch", "validate_batch"], "default": "nothing"}
 })");
 SGD_REGISTER_MODEL("two_layers", two_layers, R"({
   "hidden": {"type": "integer", "minimum": 1, "default": 32},

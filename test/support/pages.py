@@ -40,7 +40,7 @@ def lines(page, kind):
 
 # What may be otherwise in another run, and what stands for it.
 OTHERS = ((r"\d{8}-\d{6}-[0-9a-f]{4}", r"\d{8}-\d{6}-[0-9a-f]{4}"), (r", \d+ steps redone", r"(?:, \d+ steps redone)?"), (r"from memory", "from (?:memory|disk)"),
-          (r"/home/\S+", r"/\S+"), (r"0-1 ×2(?=: )", r"(?:0-1 ×2|0|1)"), (r" at \d+$", r"(?: at \d+)?"),
+          (r"/home/\S+", r"/\S+"), (r"0-1 ×2(?=: )", r"(?:0-1 [×x]2|0|1)"), (r" at \d+$", r"(?: at \d+)?"),
           (r"in \d[\d.]* s\b", r"in (?:\d+ min )?\d[\d.]* s"),
           (r"\d[\d.]*(?:,\d{3})*(?:e[-+]?\d+)?[kM]?", r"\d[\d.]*(?:,\d{3})*(?:e[-+]?\d+)?[kM]?"), (r"\bstepping\b", r"\w+"), (r"[ \t]+", r"\s+"))
 

@@ -7,7 +7,9 @@ install(TARGETS sgd-launch)
 if(SGD_WITH_TORCH)
   install(TARGETS sgd-worker)
   # LibTorch is not installed: it is where it was when sgd-worker was linked, or in lib/sgd-launch/torch, which may be a link.
-  set_target_properties(sgd-worker PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON
+  # Linked so from the start: for a path that is replaced later CMake keeps room by empty ones, each of which is to the
+  # loader the folder in which somebody starts the program, and whose libraries would be taken.
+  set_target_properties(sgd-worker PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON
                         INSTALL_RPATH "$ORIGIN/../lib/sgd-launch/torch/lib")
   install(DIRECTORY worker/include/sgd DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/SgdLaunch)
@@ -48,7 +50,20 @@ install(FILES configs/job.schema.json DESTINATION share/sgd-launch)
 file(GLOB examples CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/configs/*.json)
 list(FILTER examples EXCLUDE REGEX "job.schema.json$")
 install(FILES ${examples} DESTINATION share/doc/sgd-launch/examples)
-install(FILES README.md CHANGELOG.md DESTINATION share/doc/sgd-launch)
+install(FILES README.md DESTINATION share/doc/sgd-launch)
+# What the README links to, where its links look for it.
+file(READ README.md readme)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/README.md)
+string(REPLACE "](" "@link " readme "${readme}")  # A list's elements must have no bracket.
+string(REGEX MATCHALL "@link [^)#:]+" links "${readme}")
+list(TRANSFORM links REPLACE "^@link " "")
+list(REMOVE_DUPLICATES links)
+foreach(link ${links})
+  if(EXISTS ${CMAKE_SOURCE_DIR}/${link})
+    get_filename_component(folder ${link} DIRECTORY)
+    install(FILES ${link} DESTINATION share/doc/sgd-launch/${folder})
+  endif()
+endforeach()
 install(FILES LICENSE DESTINATION share/doc/sgd-launch RENAME copyright)
 # Made of what the installed program says of itself.
 install(CODE "

@@ -1,6 +1,9 @@
 #include "worker/builtin/losses.hpp"
 
 #include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace sgd::builtin {
@@ -19,6 +22,32 @@ std::optional<at::Tensor> numbers_of(const nlohmann::json& settings, const char*
 std::optional<at::Tensor> beside(const std::optional<at::Tensor>& numbers, const at::Tensor& output) {
   if (!numbers) return std::nullopt;
   return numbers->to(output.device(), output.scalar_type());
+}
+
+[[noreturn]] void refuse(const char* loss, const at::Tensor& output, const at::Tensor& target) {
+  std::ostringstream words;
+  words << loss << ": outputs of shape " << output.sizes() << " and targets of shape " << target.sizes()
+        << " do not fit: as many numbers of as many samples are expected";
+  throw std::invalid_argument(words.str());
+}
+
+/// The target in the shape of the outputs, [N, 1] beside [N]: at:: would combine each sample with each other one, and
+/// say nothing.
+at::Tensor like(const char* loss, const at::Tensor& output, const at::Tensor& target) {
+  if (output.sizes() == target.sizes()) return target;
+  const bool has_samples = output.dim() >= 1 && target.dim() >= 1 && output.size(0) == target.size(0);
+  if (!has_samples || output.numel() != target.numel()) refuse(loss, output, target);
+  return target.reshape(output.sizes());
+}
+
+/// One number for all outputs, or one for each of a sample: others would be taken for samples, or make more of them.
+void check_weight_of_ones(const std::optional<at::Tensor>& ones, const at::Tensor& output) {
+  if (!ones || ones->numel() == 1) return;
+  const std::int64_t outputs = output.dim() >= 2 ? output.size(-1) : 1;
+  if (ones->numel() == outputs) return;
+  throw std::invalid_argument("bce_with_logits: \"pos_weight\" has " + std::to_string(ones->numel()) +
+                              " numbers, and a sample has " + std::to_string(outputs) +
+                              (outputs == 1 ? " output" : " outputs") + ": give one for each, or a single one");
 }
 
 struct Pair {
@@ -53,28 +82,34 @@ Loss nll(const nlohmann::json& settings) {
 }
 
 Loss mse(const nlohmann::json&) {
-  return [](const at::Tensor& output, const at::Tensor& target) { return at::mse_loss(output, target); };
+  return [](const at::Tensor& output, const at::Tensor& target) {
+    return at::mse_loss(output, like("mse", output, target));
+  };
 }
 
 Loss l1(const nlohmann::json&) {
-  return [](const at::Tensor& output, const at::Tensor& target) { return at::l1_loss(output, target); };
+  return [](const at::Tensor& output, const at::Tensor& target) {
+    return at::l1_loss(output, like("l1", output, target));
+  };
 }
 
 Loss smooth_l1(const nlohmann::json& settings) {
   return [beta = settings.value("beta", 1.0)](const at::Tensor& output, const at::Tensor& target) {
-    return at::smooth_l1_loss(output, target, at::Reduction::Mean, beta);
+    return at::smooth_l1_loss(output, like("smooth_l1", output, target), at::Reduction::Mean, beta);
   };
 }
 
 Loss huber(const nlohmann::json& settings) {
   return [delta = settings.value("delta", 1.0)](const at::Tensor& output, const at::Tensor& target) {
-    return at::huber_loss(output, target, at::Reduction::Mean, delta);
+    return at::huber_loss(output, like("huber", output, target), at::Reduction::Mean, delta);
   };
 }
 
 Loss bce_with_logits(const nlohmann::json& settings) {
   return [ones = numbers_of(settings, "pos_weight")](const at::Tensor& output, const at::Tensor& target) {
-    return at::binary_cross_entropy_with_logits(output, target, std::nullopt, beside(ones, output));
+    check_weight_of_ones(ones, output);
+    return at::binary_cross_entropy_with_logits(output, like("bce_with_logits", output, target), std::nullopt,
+                                                beside(ones, output));
   };
 }
 

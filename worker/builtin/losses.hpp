@@ -1,6 +1,7 @@
 #pragma once
 // Built-in losses by the "type" that a job file gives them: PyTorch's, with their options. Each is the mean over a
-// batch.
+// batch. Those of numbers take targets of as many numbers a sample as the outputs have, [N, 1] beside [N]; others are
+// std::invalid_argument with both shapes.
 
 #include <functional>
 #include <map>

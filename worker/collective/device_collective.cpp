@@ -43,9 +43,23 @@ void DeviceCollective::wait(Done done, const char* what) {
   }
 }
 
-void DeviceCollective::wait_connected() {
-  if (!group_) return;
-  wait([this] { return group_->is_ready(); }, fmt::format("the {} ranks are not connected", world_size()).c_str());
+/// NCCL tells of a device that has failed as of an error among others: then this throws what it really is.
+template <class Action>
+auto DeviceCollective::or_fault(Action action) {
+  try {
+    return action();
+  } catch (const CollectiveError&) {
+    if (!aborted_.load(std::memory_order_relaxed)) gradients_.check();
+    throw;
+  }
+}
+
+void DeviceCollective::connect(const std::string& id) {
+  SGD_ASSERT(group_ != nullptr);
+  or_fault([&] {
+    group_->begin(id);
+    wait([this] { return group_->is_ready(); }, fmt::format("the {} ranks are not connected", world_size()).c_str());
+  });
 }
 
 std::uint32_t DeviceCollective::all_reduce(std::uint32_t control_word, std::size_t offset, std::size_t count) {
@@ -53,7 +67,7 @@ std::uint32_t DeviceCollective::all_reduce(std::uint32_t control_word, std::size
   SGD_ASSERT(offset <= values.size() && count <= values.size() - offset);
   if (!group_) return reduce_on_host(control_word, offset, count);
   const std::uint32_t agreed = control_->agree(control_word, {Operation::kAllReduce, offset, count});
-  try {
+  return or_fault([&] {
     group_->all_reduce(values.data() + offset, count, gradients_.stream());
     wait([this] { return group_->is_ready(); }, "a sum has not started");
     gradients_.look(offset, count);
@@ -61,11 +75,7 @@ std::uint32_t DeviceCollective::all_reduce(std::uint32_t control_word, std::size
     const auto is_seen = [&] { return group_->is_ready() && (finite = gradients_.seen()).has_value(); };
     wait(is_seen, "a sum has not come");
     return agreed | (*finite ? 0 : control::kInfinite);
-  } catch (const CollectiveError&) {
-    // NCCL tells of a device that has failed as of an error among others: then this throws what it really is.
-    if (!aborted_.load(std::memory_order_relaxed)) (void)gradients_.seen();  // Ignoring: what it has seen.
-    throw;
-  }
+  });
 }
 
 std::uint32_t DeviceCollective::reduce_on_host(std::uint32_t control_word, std::size_t offset, std::size_t count) {

@@ -28,8 +28,9 @@ class DeviceCollective final : public Collective {
                    Duration stall_timeout);
   ~DeviceCollective() override;
 
-  /// Waits until the group is connected. Throws CollectiveError when it is not within the stall time-out.
-  void wait_connected();
+  /// Connects the group, and waits for it; `id` is what NcclGroup::make_id() has given rank 0. Throws CollectiveError
+  /// when it is not connected within the stall time-out, and as NcclGroup::begin() does.
+  void connect(const std::string& id);
 
   [[nodiscard]] int rank() const override { return control_->rank(); }
   [[nodiscard]] int world_size() const override { return control_->world_size(); }
@@ -51,6 +52,8 @@ class DeviceCollective final : public Collective {
  private:
   template <class Done>
   void wait(Done done, const char* what);
+  template <class Action>
+  auto or_fault(Action action);
   [[nodiscard]] std::uint32_t reduce_on_host(std::uint32_t control_word, std::size_t offset, std::size_t count);
 
   std::unique_ptr<Collective> control_;

@@ -3,20 +3,21 @@
 // device implements it; nothing here knows CUDA or LibTorch.
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <stdexcept>
 
 namespace sgd::worker {
 
-/// The device itself has failed: worker_exit::kEnvironment, a cause. Its text names the device.
+/// An error of the device, or of what runs there: worker_exit::kEnvironment, a cause. Its text names the device.
 class DeviceFault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Called by the training thread. All but fetch() and put() return without waiting for the device; all throw
-/// DeviceFault where it has failed.
+/// Called by the training thread. All but fetch() and put() return without waiting for the device; all but entrance()
+/// throw DeviceFault where it has failed.
 class DeviceGradients {
  public:
   virtual ~DeviceGradients() = default;
@@ -25,6 +26,12 @@ class DeviceGradients {
   [[nodiscard]] virtual std::span<float> values() = 0;
   /// What the device works on in order, as its libraries take it (cudaStream_t).
   [[nodiscard]] virtual void* stream() = 0;
+
+  /// Makes the device the current one of the thread that calls it, which may be any and outlive this object: libraries
+  /// take a thread that has chosen none for one of the first device, and begin to use that.
+  [[nodiscard]] virtual std::function<void()> entrance() = 0;
+  /// Asks the device whether it has failed, whatever it was given before.
+  virtual void check() = 0;
 
   /// Behind all work that was given so far: looks whether these values are finite.
   virtual void look(std::size_t offset, std::size_t count) = 0;

@@ -86,12 +86,11 @@ std::unique_ptr<Collective> make_on_device(const CollectiveSetup& setup) {
   // Before anything is exchanged: whoever has no library ends at once, and waits for nobody.
   const NcclApi& api = load_nccl();
   std::unique_ptr<Collective> control = make_collective(beside);
-  auto group = std::make_unique<NcclGroup>(api, setup.rank, setup.world_size);
-  const std::vector<std::string> ids = exchanged(setup, "nccl", setup.rank == 0 ? NcclGroup::make_id(api) : "");
-  group->begin(ids.front());
+  auto group = std::make_unique<NcclGroup>(api, setup.rank, setup.world_size, setup.device->entrance());
   auto collective =
       std::make_unique<DeviceCollective>(std::move(control), *setup.device, std::move(group), setup.stall_timeout);
-  collective->wait_connected();
+  const std::vector<std::string> ids = exchanged(setup, "nccl", setup.rank == 0 ? NcclGroup::make_id(api) : "");
+  collective->connect(ids.front());
   return collective;
 }
 

@@ -24,7 +24,8 @@ using Exchange = std::function<std::vector<std::string>(const std::string& key, 
 
 class DeviceGradients;
 
-/// A collective that cannot exist here: module missing, backend against the placement. A configuration error.
+/// A collective that cannot exist here: module missing, backend against the placement, what NCCL refuses. A
+/// configuration error.
 class CollectiveSetupError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,8 @@
 
 namespace sgd::worker {
 namespace {
+
+constexpr const char* kBlockingVariable = "NCCL_COMM_BLOCKING";
 
 std::string how_to_get() {
   return fmt::format("install LibTorch's CUDA part with scripts/setup --cuda, or name a library by {}", kNcclVariable);
@@ -54,8 +57,14 @@ NcclApi open_nccl(const std::string& name) {
   return api;
 }
 
+void keep_nccl_from_waiting() {
+  const char* said = std::getenv(kBlockingVariable);
+  if (said != nullptr && std::string_view(said) != "0") (void)::setenv(kBlockingVariable, "0", 1);
+}
+
 const NcclApi& load_nccl() {
   static const NcclApi api = [] {
+    keep_nccl_from_waiting();
     const char* named = std::getenv(kNcclVariable);
     return open_nccl(named != nullptr && named[0] != 0 ? named : kNcclLibrary);
   }();

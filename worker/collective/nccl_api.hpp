@@ -70,6 +70,10 @@ struct NcclApi {
 /// As people write it, "2.28.9".
 [[nodiscard]] std::string nccl_version_text(int version);
 
+/// Takes back that every call shall wait (NCCL_COMM_BLOCKING=1), which counts more than a group's settings: an abort
+/// could not end such a call. Best before other threads are there, since it changes the environment.
+void keep_nccl_from_waiting();
+
 /// Opens `library` and fills the table. Throws CollectiveSetupError, which names what is missing and what to do.
 [[nodiscard]] NcclApi open_nccl(const std::string& library);
 

@@ -11,6 +11,7 @@
 
 #include "common/base/thread.hpp"
 #include "worker/collective/collective.hpp"
+#include "worker/collective/factory.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -59,7 +60,10 @@ void NcclGroup::check(int result, const char* function) {
   if (aborted_) throw CollectiveError("aborted");
   const char* detail = api_.last_error(communicator_);
   const std::string words = detail == nullptr || *detail == 0 ? "" : fmt::format(" ({})", detail);
-  throw CollectiveError(fmt::format("NCCL: {}: {}{}", function, api_.error_string(result), words));
+  const std::string text = fmt::format("NCCL: {}: {}{}", function, api_.error_string(result), words);
+  if (result == nccl::kInvalidArgument || result == nccl::kInvalidUsage)
+    throw CollectiveSetupError(text + "; NCCL_DEBUG=INFO tells more");
+  throw CollectiveError(text);
 }
 
 void NcclGroup::begin(const std::string& text) {
@@ -98,9 +102,12 @@ void NcclGroup::abort() noexcept {
   if (is_locked) mutex_.unlock();
 }
 
-/// NCCL's proxy threads look for an abort twice a second, and ncclCommAbort waits for one after the other.
+/// NCCL's proxy threads look for an abort twice a second, and ncclCommAbort waits for one after the other. It ends by
+/// making that device current again which its thread had: of a thread that has chosen none that is the first one, on
+/// which a context of hundreds of MB would begin for each rank.
 void NcclGroup::leave() {
-  const auto work = [abort = api_.abort, communicator = communicator_, has_left = has_left_] {
+  const auto work = [enter = enter_, abort = api_.abort, communicator = communicator_, has_left = has_left_] {
+    if (enter) enter();
     (void)abort(communicator);  // Ignoring: nothing else is left to do with it.
     *has_left = true;
   };

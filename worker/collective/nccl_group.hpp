@@ -10,9 +10,11 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "worker/collective/nccl_api.hpp"
 
@@ -23,17 +25,21 @@ class NcclGroup {
   /// An id for a new group, as printable text for the exchange. Throws CollectiveError.
   [[nodiscard]] static std::string make_id(const NcclApi& api);
 
-  NcclGroup(const NcclApi& api, int rank, int size) : api_(api), rank_(rank), size_(size) {}
+  /// `enter`: makes the group's device the current one of a thread; it may be called when this object is gone.
+  NcclGroup(const NcclApi& api, int rank, int size, std::function<void()> enter = {})
+      : api_(api), rank_(rank), size_(size), enter_(std::move(enter)) {}
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
   ~NcclGroup() { abort(); }
 
-  /// Begins to connect to the others; `id` is what make_id() has given rank 0. Throws CollectiveError.
+  /// Begins to connect to the others; `id` is what make_id() has given rank 0. Throws CollectiveError, as do the next
+  /// two; CollectiveSetupError where NCCL refuses what it is asked for, as it would on each attempt: two ranks on one
+  /// device, ranks with different versions of it.
   void begin(const std::string& id);
-  /// Begins the sum of `count` floats over all ranks, in place, in the order of `stream`. Throws CollectiveError.
+  /// Begins the sum of `count` floats over all ranks, in place, in the order of `stream`.
   void all_reduce(float* values, std::size_t count, void* stream);
-  /// Whether what was begun is done, as far as the host goes. Throws CollectiveError with NCCL's words when the group
-  /// has failed or was aborted.
+  /// Whether what was begun is done, as far as the host goes. Throws with NCCL's words when the group has failed or was
+  /// aborted.
   [[nodiscard]] bool is_ready();
 
   /// From any thread, any time: whatever NCCL does ends. Idempotent.
@@ -49,6 +55,7 @@ class NcclGroup {
   const NcclApi& api_;
   int rank_;
   int size_;
+  std::function<void()> enter_;
   std::timed_mutex mutex_;  // Around each call: abort() frees what the others use.
   nccl::Communicator communicator_ = nullptr;
   std::atomic<bool> aborted_{false};

@@ -50,8 +50,9 @@ Status load(const std::string& path) {
 Result<std::string> plugin_abi(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
-    return Error{
-        fmt::format("the plug-in {} {}", path, std::filesystem::exists(path, error) ? "is no file" : "is not there")};
+    return Error{fmt::format(
+        "the plug-in {} {}", path,
+        std::filesystem::exists(path, error) ? "is no file" : "is not there: build it (cmake --build build)")};
   std::ifstream file(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (!file && bytes.empty()) return Error{fmt::format("the plug-in {} cannot be read", path)};

@@ -162,6 +162,7 @@ def _random_states():
         states["torch"] = torch.get_rng_state()
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             states["cuda"] = [one.cpu() for one in torch.cuda.get_rng_state_all()]
+            states["cuda_own"] = torch.cuda.get_rng_state().cpu()
     return states
 
 
@@ -175,6 +176,8 @@ def _set_random_states(states):
         torch.set_rng_state(states["torch"])
         if "cuda" in states and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(states["cuda"][:torch.cuda.device_count()])
+            if "cuda_own" in states:  # The rank may have another of the devices than before.
+                torch.cuda.set_rng_state(states["cuda_own"])
 
 
 def _is_object(value):

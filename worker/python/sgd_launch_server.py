@@ -39,6 +39,7 @@ FORK_DEADLINE_S = 5.0
 REPARENT_DEADLINE_S = 5.0
 EXIT_ENVIRONMENT = 70
 PR_SET_PDEATHSIG = 1
+CUDA_ERROR_NOT_INITIALIZED = 3
 
 # While modules are imported, unless the user has set them. OpenBLAS keeps threads from the start, which each rank gets back. GPUs
 # are counted through NVML: the driver itself, once it is initialised, does not survive a fork.
@@ -55,8 +56,19 @@ def thread_count():
     return len(os.listdir("/proc/self/task"))
 
 
+def has_begun_cuda():
+    """As the driver tells that is loaded; libraries load it also to begin nothing."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        return driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != CUDA_ERROR_NOT_INITIALIZED
+    except (OSError, AttributeError):
+        return False
+
+
 def holds_gpu():
     """Whether CUDA has begun here. NVML, by which GPUs are counted, opens other files, and outlives a fork."""
+    if has_begun_cuda():
+        return True
     for entry in os.listdir("/proc/self/fd"):
         try:
             if os.readlink("/proc/self/fd/" + entry).startswith("/dev/nvidia-uvm"):
@@ -169,6 +181,8 @@ class Server:
         """Imports what is planned. Returns why ranks cannot be forked off, or ""."""
         if thread_count() > 1:  # No module is to blame.
             return "a thread runs at the start of Python already (of a sitecustomize, a usercustomize or a .pth file)"
+        if holds_gpu():
+            return "a GPU is open at the start of Python already (of a sitecustomize, a usercustomize or a .pth file)"
         variables = {name: value for name, value in FORK_SAFE.items() if name not in os.environ}
         variables.update(self.plan.variables)
         variables.update((name, None) for name in os.environ if differs_between_ranks(name) and name != "CUDA_VISIBLE_DEVICES")
@@ -196,8 +210,6 @@ class Server:
             self.learned.threaded = sorted(set(self.learned.threaded) | {troubled})
             self.learned.save()
             return "importing %s %s%s" % (troubled, trouble, "" if self.plan.is_named else " (it is left out from the next run on)")
-        if holds_gpu():
-            return "a module has opened a GPU when it was imported"
         hidden = sorted(name for name in self.plan.own_names if name in sys.modules and name not in AT_START_OF_PYTHON)
         if hidden:
             is_beside = preload.names_in(self.plan.folder).issuperset(hidden)
@@ -209,6 +221,8 @@ class Server:
         """Why what has been imported cannot be forked, or ""."""
         if thread_count() > 1:
             return "starts a thread"
+        if holds_gpu():
+            return "opens a GPU"
         return self.watch.trouble()
 
     # Forking -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "common/checkpoint/scan.hpp"
 #include "worker/core/mapped_file.hpp"
@@ -35,7 +36,10 @@ const TensorBytes& find(const SafetensorsFile& file, const std::string& path, co
   const TensorBytes* tensor = file.find(name);
   if (tensor == nullptr) throw std::runtime_error(fmt::format("{}: no tensor {}", path, name));
   if (tensor->type != type || tensor->shape != shape)
-    throw std::runtime_error(fmt::format("{}: tensor {} has another shape or type than the model's", path, name));
+    throw std::runtime_error(fmt::format(
+        "{}: tensor {} is {} [{}] here and {} [{}] in the job's model: resume with the model that was "
+        "trained, or start a new run",
+        path, name, name_of(tensor->type), fmt::join(tensor->shape, ", "), name_of(type), fmt::join(shape, ", ")));
   return *tensor;
 }
 

@@ -2,6 +2,7 @@
 #include "worker/torch/device_library.hpp"
 
 #include <dlfcn.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "sgd/training_operator.hpp"
+#include "worker/collective/nccl_api.hpp"
 #include "worker/torch/device_index.hpp"
 #include "worker/torch/errors.hpp"
 
@@ -37,8 +39,8 @@ std::string library_folder() {
   return file.substr(0, file.rfind('/'));
 }
 
-/// As NVIDIA's tools name the device; empty where the driver does not say.
-std::string uuid_of(int index) {
+/// As NVIDIA's tools name the device; empty where the driver does not say. `is_part`: of a divided one (MIG).
+std::string uuid_of(int index, bool is_part) {
   void* driver = ::dlopen(kDriverLibrary, RTLD_NOW | RTLD_NOLOAD);
   if (driver == nullptr) return {};
   const auto get = reinterpret_cast<int (*)(int*, int)>(::dlsym(driver, "cuDeviceGet"));
@@ -47,16 +49,30 @@ std::string uuid_of(int index) {
   unsigned char bytes[16] = {};
   const bool is_told = get != nullptr && uuid != nullptr && get(&device, index) == 0 && uuid(bytes, device) == 0;
   ::dlclose(driver);
-  if (!is_told) return {};
-  std::string text = "GPU-";
+  return is_told ? uuid_text(bytes, is_part) : std::string();
+}
+
+/// Why CUDA finds no device, in its words: to count them says 0 for each reason alike.
+std::string why_none() {
+  try {
+    at::globalContext().lazyInitDevice(at::kCUDA);
+  } catch (const c10::Error& error) {
+    const std::string words = error.what_without_backtrace();
+    return words.substr(0, words.find('\n'));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string uuid_text(const unsigned char (&bytes)[16], bool is_part) {
+  std::string text = is_part ? "MIG-" : "GPU-";
   for (int i = 0; i < 16; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
     text += fmt::format("{:02x}", bytes[i]);
   }
   return text;
 }
-
-}  // namespace
 
 bool wants_gpu(const job::JobSpec& job) {
   const std::string& device = job.training->device;
@@ -67,6 +83,7 @@ void open_device_library() {
   if (is_stand_in()) return;
   static void* library = nullptr;
   if (library != nullptr) return;
+  keep_nccl_from_waiting();  // Here, where no thread can be reading the environment.
   const std::string path = library_folder() + "/" + kCudaLibrary;
   // Its symbols are found by name from LibTorch's other libraries.
   library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
@@ -108,7 +125,9 @@ Device Device::made(const job::JobSpec& job, int local_rank) {
     return device;
   }
   const auto count = at::hasCUDA() ? c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount() : c10::DeviceIndex{0};
-  const int index = device_index(std::getenv("CUDA_VISIBLE_DEVICES"), count, local_rank, job.per_worker.gpus);
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const int each = job.per_worker.gpus;
+  const int index = device_index(visible, count, local_rank, each, count == 0 ? why_none() : std::string());
   if (job.training->deterministic) {
     (void)::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);  // Without it matrix products refuse.
     at::globalContext().setDeterministicCuDNN(true);
@@ -121,7 +140,7 @@ Device Device::made(const job::JobSpec& job, int local_rank) {
   used = device;  // An error of what comes now is this one's.
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device.place_);
   (void)at::zeros({1}, at::TensorOptions().device(device.place_));  // The context, and errors of it, are here.
-  device.uuid_ = uuid_of(index);
+  device.uuid_ = uuid_of(index, device_word(visible, local_rank, each).starts_with("MIG-"));
   device.name_ = device.place_.str() + (device.uuid_.empty() ? "" : " (" + device.uuid_ + ")");
   return device;
 }
@@ -161,7 +180,10 @@ Batch Device::moved(Batch batch) const {
   }
   const auto move = [this](at::Tensor& tensor) {
     if (!tensor.defined()) return;
-    tensor = place_.is_cpu() ? tensor.clone() : tensor.pin_memory().to(place_, /*non_blocking=*/true);
+    if (place_.is_cpu())
+      tensor = tensor.clone();
+    else  // What a stream of the user's has made on a device cannot be pinned.
+      tensor = (tensor.is_cpu() ? tensor.pin_memory() : tensor).to(place_, /*non_blocking=*/true);
   };
   move(batch.features);
   move(batch.target);
@@ -180,8 +202,8 @@ std::optional<c10::Stream> Device::side_stream() const {
   return c10::impl::VirtualGuardImpl(place_.type()).getStreamFromGlobalPool(place_);
 }
 
-DeviceMark::DeviceMark(const Device& device) {
-  if (!device.place().is_cpu()) event_.emplace(device.place().type());
+DeviceMark::DeviceMark(at::Device place) {
+  if (!place.is_cpu()) event_.emplace(place.type());
 }
 
 void DeviceMark::record(const std::optional<c10::Stream>& stream) {
@@ -196,8 +218,9 @@ bool DeviceMark::is_done() const {
   return !event_ || event_->query();
 }
 
+/// LibTorch's events spin in CUDA until they are there, on a core that the rank's other threads need.
 void DeviceMark::wait() const {
-  if (event_) event_->synchronize();
+  while (!is_done()) (void)::poll(nullptr, 0, 1);  // Ignoring: a signal wakes it sooner.
 }
 
 }  // namespace sgd::worker

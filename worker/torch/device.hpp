@@ -27,11 +27,13 @@ namespace sgd::worker {
 [[nodiscard]] bool wants_gpu(const job::JobSpec& job);
 /// Whether CUDA itself has begun in this process, so that a child of it could not use any device.
 [[nodiscard]] bool has_begun_cuda();
+/// "GPU-8f5c…", as NVIDIA's tools write it; "MIG-…" of a part of a divided device.
+[[nodiscard]] std::string uuid_text(const unsigned char (&bytes)[16], bool is_part);
 
 class Device {
  public:
   Device() = default;  ///< The host.
-  /// This rank's. After open_device_library(). Throws ConfigurationError where there is none.
+  /// This rank's. After open_device_library(). Throws as device_index() does.
   [[nodiscard]] static Device of(const job::JobSpec& job, int local_rank);
   /// What of() has made last; the host before.
   [[nodiscard]] static const Device& in_use();
@@ -41,7 +43,7 @@ class Device {
   [[nodiscard]] bool is_separate() const { return is_separate_; }
   /// "cuda:0 (GPU-8f5c…)", "cpu".
   [[nodiscard]] const std::string& name() const { return name_; }
-  /// "GPU-8f5c…"; empty where there is none.
+  /// "GPU-8f5c…", "MIG-…" of a part; empty where there is none.
   [[nodiscard]] const std::string& uuid() const { return uuid_; }
 
   /// Floats at an address of the device, as a tensor.
@@ -71,11 +73,12 @@ class Device {
 /// A place in the order of a stream, to be waited for. On the host everything before it is done.
 class DeviceMark {
  public:
-  explicit DeviceMark(const Device& device);
+  explicit DeviceMark(at::Device place);
   void record(const std::optional<c10::Stream>& stream);
   /// What `stream` is given from now on comes behind the mark.
   void hold(const std::optional<c10::Stream>& stream) const;
   [[nodiscard]] bool is_done() const;
+  /// From any thread; asleep between two looks.
   void wait() const;
 
  private:

@@ -44,15 +44,18 @@ std::optional<DeviceUsage> DeviceMonitor::now() const {
   const auto rates = call<int(void*, Utilization*)>(library_, "nvmlDeviceGetUtilizationRates");
   const auto memory = call<int(void*, Memory*)>(library_, "nvmlDeviceGetMemoryInfo");
   const auto temperature = call<int(void*, int, unsigned*)>(library_, "nvmlDeviceGetTemperature");
-  if (rates == nullptr || memory == nullptr || temperature == nullptr) return std::nullopt;
   Utilization busy;
   Memory bytes;
   unsigned celsius = 0;
-  if (rates(device_, &busy) != kSuccess || memory(device_, &bytes) != kSuccess ||
-      temperature(device_, kCoreSensor, &celsius) != kSuccess)
-    return std::nullopt;
-  return DeviceUsage{static_cast<double>(busy.gpu), static_cast<double>(bytes.used) / kMiB,
-                     static_cast<double>(celsius)};
+  DeviceUsage usage;
+  const bool has_rates = rates != nullptr && rates(device_, &busy) == kSuccess;
+  const bool has_memory = memory != nullptr && memory(device_, &bytes) == kSuccess;
+  const bool has_heat = temperature != nullptr && temperature(device_, kCoreSensor, &celsius) == kSuccess;
+  if (!has_rates && !has_memory && !has_heat) return std::nullopt;
+  if (has_rates) usage.busy_percent = static_cast<double>(busy.gpu);
+  if (has_memory) usage.memory_mib = static_cast<double>(bytes.used) / kMiB;
+  if (has_heat) usage.celsius = static_cast<double>(celsius);
+  return usage;
 }
 
 }  // namespace sgd::worker

@@ -87,7 +87,7 @@ void Engine::roll_back(const std::string& fault) {
   Restored restored = restored_from(from, -1);
   progress.phase = phase;
   if (!restored.state)
-    throw std::runtime_error(fault + ", and there is no checkpoint yet to go back to, as training.on_nan asks");
+    stepper_->fail(fault + ", and there is no checkpoint yet to go back to, as training.on_nan asks");
   if (world_rank() == 0)
     std::fprintf(stderr, "sgd-worker: warning: %s: weights go back to %s\n", fault.c_str(), restored.path.c_str());
   buffers_->take_own(*restored.state);

@@ -19,10 +19,11 @@
 
 #include "common/exit_codes.hpp"
 #include "common/json/nlohmann.hpp"
+#include "worker/collective/device_gradients.hpp"
 #include "worker/collective/factory.hpp"
 #include "worker/link/client.hpp"
+#include "worker/torch/device_error.hpp"
 #include "worker/torch/errors.hpp"
-#include "worker/torch/flat_gradients.hpp"
 
 namespace sgd::worker {
 namespace {
@@ -77,15 +78,21 @@ bool is_of_memory(const c10::Error& error) {
 
 /// A GPU that fails may first be noticed by a library that computes on it, whose error is of no kind of its own.
 /// Whatever is waited for tells it again.
-std::optional<std::string> fault_behind(const c10::Error& error, const Device& device) {
+std::optional<DeviceError> fault_behind(const c10::Error& error, const Device& device) {
   const bool is_of_cuda = std::string_view(error.what_without_backtrace()).find("CUDA error") != std::string_view::npos;
   if (!is_of_cuda || !device.place().is_cuda()) return std::nullopt;
   try {
     c10::impl::VirtualGuardImpl(at::kCUDA).synchronizeDevice(device.place().index());
   } catch (const std::exception& again) {
-    return device_fault_of(again, device);
+    return device_error_of(again, device);
   }
   return std::nullopt;
+}
+
+/// Training is where an error is looked for first; of validation it is said.
+std::string place_of(const ReportTarget& target) {
+  if (target.link == nullptr || target.link->progress().phase != Progress::Phase::kValidate) return {};
+  return fmt::format("in validation after step {}: ", target.link->progress().step.load());
 }
 
 }  // namespace
@@ -94,6 +101,8 @@ Failure describe(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const CollectiveError& e) {
+    return failure_of(worker_exit::kPeerLost, e);
+  } catch (const PeerFault& e) {
     return failure_of(worker_exit::kPeerLost, e);
   } catch (const CollectiveSetupError& e) {
     return failure_of(worker_exit::kConfiguration, e);
@@ -106,9 +115,11 @@ Failure describe(const std::exception_ptr& error) {
   } catch (const std::bad_alloc& e) {
     return {worker_exit::kEnvironment, type_name(e), "out of memory", ""};
   } catch (const c10::Error& e) {
-    auto fault = device_fault_of(e, Device::in_use());
+    auto fault = device_error_of(e, Device::in_use());
     if (!fault) fault = fault_behind(e, Device::in_use());
-    if (fault) return {worker_exit::kEnvironment, type_name(e), shortened(*fault, kMessageBytesMax), ""};
+    if (fault)
+      return {fault->is_final ? worker_exit::kConfiguration : worker_exit::kEnvironment, type_name(e),
+              shortened(fault->text, kMessageBytesMax), ""};
     Failure failure = failure_of(is_of_memory(e) ? worker_exit::kEnvironment : worker_exit::kUserError, e);
     failure.message = shortened(e.what_without_backtrace(), kMessageBytesMax);
     failure.backtrace = shortened(e.what(), kBacktraceBytesMax);
@@ -120,8 +131,10 @@ Failure describe(const std::exception_ptr& error) {
   }
 }
 
-void report(const Failure& failure, const ReportTarget& target) noexcept {
+void report(const Failure& described, const ReportTarget& target) noexcept {
   try {
+    Failure failure = described;
+    failure.message.insert(0, place_of(target));
     // Without the rank, which the log's name and the launcher's prefix have: equal lines of all ranks are shown as one.
     std::fprintf(stderr, "sgd-worker: %s\n", failure.message.c_str());
     if (failure.exit_code == worker_exit::kPeerLost) return;  // Never the cause: its noise would hide the cause.

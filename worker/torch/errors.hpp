@@ -17,4 +17,10 @@ class EnvironmentError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// What ends this rank is another rank's fault, which that one tells: worker_exit::kPeerLost, never the cause.
+class PeerFault : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 }  // namespace sgd::worker

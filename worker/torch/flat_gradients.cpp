@@ -1,41 +1,36 @@
 #include "worker/torch/flat_gradients.hpp"
 
 #include <cmath>
-#include <string_view>
 
 #include <ATen/Functions.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
+
+#include "worker/torch/device_error.hpp"
+#include "worker/torch/errors.hpp"
 
 namespace sgd::worker {
 namespace {
-
-constexpr int kDeviceAssert = 710;  // cudaErrorAssert: a label that is no class, an index out of range.
 
 template <class Action>
 auto on(const Device& device, Action action) {
   try {
     return action();
   } catch (const c10::Error& error) {
-    if (const auto fault = device_fault_of(error, device)) throw DeviceFault(*fault);
-    throw;
+    const auto told = device_error_of(error, device);
+    if (!told) throw;
+    if (told->is_final) throw ConfigurationError(told->text);
+    throw DeviceFault(told->text);
   }
 }
 
 }  // namespace
 
-std::optional<std::string> device_fault_of(const std::exception& error, const Device& device) {
-  const auto* of_device = dynamic_cast<const c10::AcceleratorError*>(&error);
-  if (of_device == nullptr || of_device->get_error_code() == kDeviceAssert) return std::nullopt;
-  const std::string_view words = of_device->what_without_backtrace();
-  return fmt::format("{} has failed: {}", device.name(), words.substr(0, words.find('\n')));
-}
-
 FlatGradients::FlatGradients(const Device& device, std::size_t count)
     : device_(device),
       values_(at::zeros({static_cast<std::int64_t>(count)}, at::TensorOptions().device(device.place()))),
       extremes_(device.host_memory_for(at::empty({2}))),
-      looked_(device) {}
+      looked_(device.place()) {}
 
 std::span<float> FlatGradients::values() {
   return {static_cast<float*>(values_.data_ptr()), static_cast<std::size_t>(values_.numel())};
@@ -44,6 +39,21 @@ std::span<float> FlatGradients::values() {
 void* FlatGradients::stream() {
   const std::optional<c10::Stream> stream = device_.stream();
   return stream ? stream->native_handle() : nullptr;
+}
+
+/// The thread of an abort lives on when this object is gone.
+std::function<void()> FlatGradients::entrance() {
+  const at::Device place = device_.place();
+  if (place.is_cpu()) return [] {};
+  return [place] { c10::impl::VirtualGuardImpl(place.type()).uncheckedSetDevice(place); };
+}
+
+/// The stream, and not an event: one that was never recorded is done, and CUDA is not asked.
+void FlatGradients::check() {
+  on(device_, [&] {
+    const std::optional<c10::Stream> stream = device_.stream();
+    if (stream) (void)stream->query();  // Ignoring whether it is idle: an error of the device is thrown.
+  });
 }
 
 at::Tensor FlatGradients::part(std::size_t offset, std::size_t count) const {

@@ -14,6 +14,8 @@ class FlatGradients final : public DeviceGradients {
 
   [[nodiscard]] std::span<float> values() override;
   [[nodiscard]] void* stream() override;
+  [[nodiscard]] std::function<void()> entrance() override;
+  void check() override;
   void look(std::size_t offset, std::size_t count) override;
   [[nodiscard]] std::optional<bool> seen() override;
   void fetch(std::size_t offset, std::span<float> values) override;
@@ -27,9 +29,5 @@ class FlatGradients final : public DeviceGradients {
   at::Tensor extremes_;  // The least and the largest; NaN where any is. In memory of the host.
   DeviceMark looked_;
 };
-
-/// `error` as a fault of the device, in its words and with its name; not where a kernel has only refused its arguments.
-/// For errors that LibTorch has thrown.
-[[nodiscard]] std::optional<std::string> device_fault_of(const std::exception& error, const Device& device);
 
 }  // namespace sgd::worker

@@ -1,6 +1,7 @@
 #include "worker/torch/flat_parameters.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <stdexcept>
 
@@ -29,7 +30,9 @@ struct FlatParameters::PlacingHook : torch::autograd::PostAccumulateGradHook {
       throw std::logic_error(
           "loss.backward() is called with \"precision\": \"fp16\", which multiplies losses with a scale: call "
           "step.backward(loss) or session.backward(loss) in its place");
-    if (parameter.grad().layout() == at::kStrided) flat_.place(index_);  // Others: collect_gradients() says so.
+    if (parameter.grad().layout() != at::kStrided) return;  // collect_gradients() says so.
+    flat_.place(index_);
+    flat_.keep_sample(index_);
   }
   FlatParameters& flat_;
   std::size_t index_;
@@ -99,6 +102,7 @@ void FlatParameters::attach_gradients(std::span<float> gradients) {
   drop_gradients(all());  // Of whatever setup() has done.
   views_.clear();
   claimed_.assign(places_.size(), false);
+  samples_.assign(places_.size(), Sample{});
   for (std::size_t i = 0; i < places_.size(); ++i) {
     views_.push_back(view_of(device_, gradients_, places_[i]));
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<PlacingHook>(*this, i));
@@ -130,7 +134,10 @@ std::vector<bool> FlatParameters::collect_gradients(const ParameterRange& range)
                                " has been moved or converted since setup(), so what is trained is not what is saved: "
                                "call to(), and replace tensors, inside setup() only");
     had[i] = parameters_[index].grad().defined();
+    const bool is_placed = parameters_[index].grad().is_same(views_[index]);
+    is_rewritten_ = is_rewritten_ || (is_placed && is_rewritten(index));
     place(index);
+    if (!is_placed) keep_sample(index);
   }
   return had;
 }
@@ -140,8 +147,13 @@ void FlatParameters::drop_gradients(const ParameterRange& range) {
 }
 
 void FlatParameters::scale_gradients(const ParameterRange& range, double factor) {
-  for (std::size_t i = 0; i < range.count; ++i)
-    if (at::Tensor& gradient = parameters_[range.first + i].mutable_grad(); gradient.defined()) gradient.mul_(factor);
+  for (std::size_t i = 0; i < range.count; ++i) {
+    at::Tensor& gradient = parameters_[range.first + i].mutable_grad();
+    if (!gradient.defined()) continue;
+    is_rewritten_ = is_rewritten_ || is_rewritten(range.first + i);
+    gradient.mul_(factor);
+    keep_sample(range.first + i);
+  }
 }
 
 bool FlatParameters::has_gradients(const ParameterRange& range) const {
@@ -163,6 +175,24 @@ void FlatParameters::place(std::size_t index) {
     view.copy_(gradient);
   }
   gradient = view;
+}
+
+FlatParameters::Sample FlatParameters::sample(std::size_t index) const {
+  const float* first = gradients_.data() + places_[index].offset;
+  const std::size_t last = places_[index].count - 1;
+  return {std::bit_cast<std::uint32_t>(first[0]), std::bit_cast<std::uint32_t>(first[last / 2]),
+          std::bit_cast<std::uint32_t>(first[last])};
+}
+
+/// Once its gradient is at its place, and in the cache.
+void FlatParameters::keep_sample(std::size_t index) {
+  if (!device_.is_separate() && places_[index].count != 0) samples_[index] = sample(index);
+}
+
+/// A tensor that user code has put in the place of a pass's counts as none: what it means is its own.
+bool FlatParameters::is_rewritten(std::size_t index) const {
+  if (device_.is_separate() || places_[index].count == 0) return false;
+  return parameters_[index].grad().is_same(views_[index]) && sample(index) != samples_[index];
 }
 
 std::optional<std::size_t> FlatParameters::find(const at::Tensor& parameter) const {

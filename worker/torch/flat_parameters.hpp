@@ -10,12 +10,18 @@
 // The invariant: after collect_gradients() every gradient of its range is the view at its place. User code may
 // break it (zero_grad() drops gradients, an assignment replaces them), so it is checked each step
 // by one pointer compare a parameter and repaired. Does not own the gradient buffer.
+//
+// What stands in a gradient between a backward pass and its update is this rank's own. Whether user code has written
+// there is seen by three numbers of each, kept by the hook: torch::nn::utils::clip_grad_norm_() writes through data(),
+// which no version counter tells of.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/torch.h>
@@ -82,6 +88,10 @@ class FlatParameters {
   /// Makes every gradient of the range the view at its place; one that is missing is zero. Returns which were there.
   /// Throws, naming the parameter, on a sparse one, and where a parameter does not lie at its place any more.
   [[nodiscard]] std::vector<bool> collect_gradients(const ParameterRange& range);
+  /// Whether some gradient that was collected since the last call had been written to since its backward pass. Changes
+  /// that leave the numbers that are looked at as they were are not seen, nor any on a device with memory of its own:
+  /// reading would wait for it.
+  [[nodiscard]] bool take_rewritten() { return std::exchange(is_rewritten_, false); }
   /// The range has no gradients any more.
   void drop_gradients(const ParameterRange& range);
   void scale_gradients(const ParameterRange& range, double factor);
@@ -94,7 +104,13 @@ class FlatParameters {
   friend at::Tensor claim_gradient_place(const at::Tensor& parameter);
   struct PlacingHook;
 
+  /// The bits of the first, the middle and the last number of a gradient.
+  using Sample = std::array<std::uint32_t, 3>;
+
   void place(std::size_t index);
+  [[nodiscard]] Sample sample(std::size_t index) const;
+  void keep_sample(std::size_t index);
+  [[nodiscard]] bool is_rewritten(std::size_t index) const;
   [[nodiscard]] std::optional<std::size_t> find(const at::Tensor& parameter) const;
 
   Device device_;
@@ -106,7 +122,9 @@ class FlatParameters {
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> views_;  // The gradient views, to re-attach.
   std::vector<bool> claimed_;      // In this backward pass.
-  bool is_in_pass_ = false;        // A device's pass has a thread of its own, which begins and ends inside of ours.
+  std::vector<Sample> samples_;    // As the last backward pass has left each gradient.
+  bool is_rewritten_ = false;
+  bool is_in_pass_ = false;  // A device's pass has a thread of its own, which begins and ends inside of ours.
   bool takes_own_passes_only_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <stdexcept>
 #include <utility>
 
@@ -99,6 +100,7 @@ void OptimizerPart::check(const std::vector<job::Optimizer>& now) const {
 
 std::uint32_t OptimizerPart::update(std::uint32_t control_word, float unscale) {
   const std::vector<bool> own = parameters_.collect_gradients(range_);
+  if (parameters_.take_rewritten()) warn_of_rewritten();
   control_word |= used_.control_word(own);
   const std::uint32_t agreed = collective_.all_reduce(control_word, range_.floats.offset, range_.floats.count);
   reduced_ = time_now();
@@ -113,6 +115,17 @@ std::uint32_t OptimizerPart::update(std::uint32_t control_word, float unscale) {
   parameters_.drop_gradients(range_);
   is_updated_ = true;
   return agreed;
+}
+
+/// Who clips there, as with DistributedDataParallel, clips each rank's own, and trains otherwise than meant. A constant
+/// factor is right, so it is no error.
+void OptimizerPart::warn_of_rewritten() {
+  if (collective_.world_size() == 1 || std::exchange(has_warned_, true)) return;
+  std::fprintf(
+      stderr,
+      "sgd-worker: warning: gradients of optimizer \"%s\" were changed between backward() and the update, where "
+      "they are this rank's own and no mean over the ranks yet: clip with training.gradient_clip\n",
+      name().c_str());
 }
 
 void OptimizerPart::skip() {

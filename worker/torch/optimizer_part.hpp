@@ -96,6 +96,7 @@ class OptimizerPart {
   /// Of each group, as the options are now.
   [[nodiscard]] std::vector<job::Optimizer> settings() const;
   void check(const std::vector<job::Optimizer>& now) const;
+  void warn_of_rewritten();
   [[nodiscard]] float clipped_scale(const std::vector<bool>& used, float unscale);
   [[nodiscard]] float clipped_on_device(const std::vector<bool>& used, float scale);
   void load_settings(const OptimizerRecord& record);
@@ -122,6 +123,7 @@ class OptimizerPart {
   std::int64_t scheduler_calls_ = 0;
   std::optional<double> used_rate_;  // Nothing: there was no update yet.
   bool is_updated_ = false;
+  bool has_warned_ = false;
   TimePoint reduced_;
 };
 

@@ -7,7 +7,7 @@
 namespace sgd::worker {
 
 StateMirror::StateMirror(const Device& device)
-    : device_(device), side_(device.side_stream()), staged_(device), taken_(device) {}
+    : device_(device), side_(device.side_stream()), staged_(device.place()), taken_(device.place()) {}
 
 at::Tensor StateMirror::add(const std::string& name, const at::Tensor& tensor) {
   Memory& memory = memory_[name];
@@ -33,7 +33,7 @@ void StateMirror::give() {
   const c10::NoGradGuard no_gradients;
   for (const Entry& entry : entries_) entry.on_device.copy_(entry.on_host, /*non_blocking=*/true);
   // Whoever writes the host's memory next must not be ahead of these copies.
-  DeviceMark given(device_);
+  DeviceMark given(device_.place());
   given.record(device_.stream());
   given.wait();
 }

@@ -29,7 +29,7 @@ class StateMirror {
   /// Begins to copy all of them to the host. The copy before must be taken.
   void take();
   [[nodiscard]] bool is_taken() const { return taken_.is_done(); }
-  /// From any thread.
+  /// From any thread, which leaves its core to others.
   void wait_taken() const { taken_.wait(); }
   /// Copies all of them to the device.
   void give();

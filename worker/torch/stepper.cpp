@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "worker/torch/errors.hpp"
+
 namespace sgd::worker {
 
 Stepper::Stepper(FlatParameters& parameters, Collective& collective, const std::vector<RegisteredOptimizer>& optimizers,
@@ -52,16 +54,27 @@ std::uint32_t Stepper::update(OptimizerPart& part, std::uint32_t control_word) {
   if (!is_finite) control_word |= control::kNan;
   const std::uint32_t agreed = part.update(control_word, scale_ ? static_cast<float>(1 / scale_->value()) : 1.0f);
   if ((agreed & (control::kNan | control::kInfinite)) == 0) return agreed;
+  if (fault_.empty()) is_peers_fault_ = (agreed & control::kNan) != 0 && is_finite;
   const bool is_overflow = (agreed & control::kNan) == 0 && scale_ && scale_->can_fall();
   if (is_overflow)
     is_overflow_ = true;
   else if (on_nan_ == "stop")
-    throw std::runtime_error(fault_of(agreed, is_finite, part));
+    fail(fault_of(agreed, is_finite, part));
   else if (on_nan_ == "rollback" && fault_.empty())
     fault_ = fault_of(agreed, is_finite, part);
   part.skip();
   ++skipped_;
   return agreed;
+}
+
+void Stepper::fail(const std::string& fault) {
+  if (!is_peers_fault_) throw std::runtime_error(fault);
+  try {
+    collective_.barrier();
+  } catch (const CollectiveError&) {
+    // Expected: they do not come, and the launcher aborts the group when the first of them has ended.
+  }
+  throw PeerFault(fault);
 }
 
 void Stepper::end_batch() {

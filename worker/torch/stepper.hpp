@@ -35,10 +35,10 @@ class Stepper {
   void backward(const at::Tensor& loss, const OptimizerPart* only = nullptr, double weight = 1);
 
   /// Collective. Returns the control word agreed by all ranks. When some rank's loss since the last update is not
-  /// finite, every rank throws an error that names the step and those ranks; when only the sum of some gradient is not,
-  /// one that names the step and the parameters. Then no weight changes. With `on_nan` "skip" the gradients are dropped
-  /// instead, and the update counts as made; with "rollback" take_fault() tells of it, too. Where the scale of losses
-  /// may have made gradients infinite, the update is skipped, and the scale falls.
+  /// finite, every rank throws an error that names the step and those ranks, as in fail(); when only the sum of some
+  /// gradient is not, one that names the step and the parameters. Then no weight changes. With `on_nan` "skip" the
+  /// gradients are dropped instead, and the update counts as made; with "rollback" take_fault() tells of it, too. Where
+  /// the scale of losses may have made gradients infinite, the update is skipped, and the scale falls.
   std::uint32_t update(OptimizerPart& part, std::uint32_t control_word);
 
   /// Ends the batch on every rank: it is a step if some optimizer was updated in it. What those that were have got of
@@ -65,6 +65,10 @@ class Stepper {
   void load_skipped(std::int64_t skipped) { skipped_ = skipped; }
   /// With "rollback": what was not finite in the batch that has ended, the same on every rank; empty: nothing.
   [[nodiscard]] std::string take_fault() { return std::exchange(fault_, std::string()); }
+  /// Ends this rank with such a text: with an error of its own, or, where only losses of other ranks were not finite,
+  /// with PeerFault after they have ended, so that the launcher takes one of those for the cause. Nobody ends before
+  /// them: what is saved meanwhile may hold them up, and a run whose cause is not known is tried again.
+  [[noreturn]] void fail(const std::string& fault);
   /// After such a batch, when tensors are those of a checkpoint again. Counts of steps, and schedulers, go on.
   void roll_back(const std::vector<OptimizerRecord>& records);
 
@@ -100,6 +104,7 @@ class Stepper {
   Device device_;
   std::string on_nan_;
   std::string fault_;
+  bool is_peers_fault_ = false;  // It was so on other ranks alone.
   std::optional<LossScale> scale_;
   bool is_overflow_ = false;  // In the batch in work.
 };

@@ -1,6 +1,7 @@
 // The defaults of TrainingOperator: what RaySGD does for an operator that overrides nothing.
 #include "sgd/training_operator.hpp"
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -57,7 +58,9 @@ BatchMetrics TrainingOperator::validate_batch(const Batch& batch, const BatchInf
   const at::Tensor output = forward(batch);
   const double loss = this->loss()(output, batch.target).item<double>();
   measure(output, batch.target);
-  return {batch.features.size(0), {{"val_loss", loss}, {"val_accuracy", worker::accuracy_of(output, batch.target)}}};
+  const std::int64_t ignored = worker::ignored_class(training().value("loss", nlohmann::json()));
+  return {batch.features.size(0),
+          {{"val_loss", loss}, {"val_accuracy", worker::accuracy_of(output, batch.target, ignored)}}};
 }
 
 }  // namespace sgd

@@ -2,6 +2,8 @@
 
 #include <zlib.h>
 
+#include <filesystem>
+
 #include <catch2/catch.hpp>
 
 #include "common/data/idx.hpp"
@@ -63,6 +65,28 @@ TEST_CASE("idx: whole files, plain and gzip") {
   }
 }
 
+TEST_CASE("idx: a gzip file of several members is whole, wherever they are divided") {
+  const test::TemporaryFolder folder;
+  const std::string bytes = idx({500, 400, 5});
+  for (const std::size_t at : {std::size_t{3}, std::size_t{500}, bytes.size() - 1}) {
+    const auto info = inspect_idx(folder.write("f", gzip(bytes.substr(0, at)) + gzip(bytes.substr(at))));
+    REQUIRE(info.ok());
+    CHECK(info.value().compressed);
+    CHECK(info.value().payload_bytes == 1'000'000);
+  }
+  // Numbers that cannot be packed, so that the second member begins near the end of a piece that is looked at at once.
+  std::string labels = idx({70'000});
+  std::uint32_t state = 1;
+  for (std::size_t i = 8; i < labels.size(); ++i)
+    labels[i] = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
+  for (std::size_t at = 65'480; at < 65'520; ++at)
+    CHECK(inspect_idx(folder.write("f", gzip(labels.substr(0, at)) + gzip(labels.substr(at)))).ok());
+  const std::string noise = folder.write("f", gzip(idx({1000})) + std::string(200'000, 'n') + std::string(4, '\0'));
+  CHECK_FALSE(inspect_idx(noise).ok());
+  std::filesystem::resize_file(noise, 33 << 20);
+  CHECK(inspect_idx(noise).ok());  // Too large to be searched: unpacking it tells.
+}
+
 TEST_CASE("idx: damaged and foreign files are errors that name them") {
   const test::TemporaryFolder folder;
   const std::string whole = idx({10, 4, 5});
@@ -86,6 +110,7 @@ TEST_CASE("idx: damaged and foreign files are errors that name them") {
            {gzip(whole).substr(0, 10), "is truncated"},
            {gzip(idx({1000, 4, 5})).substr(0, 60), "is truncated or damaged"},
            {gzip(idx({1000, 4, 5}) + "x"), "is truncated or damaged"},
+           {gzip(idx({1000, 4, 5})) + gzip("too long"), "is truncated or damaged"},
            {gzip("text"), "is not IDX"},
        }) {
     INFO(bad.error);

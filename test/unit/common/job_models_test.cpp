@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+
 #include "job_support.hpp"
 
 namespace sgd {
@@ -152,6 +154,23 @@ TEST_CASE("job: models and images go together") {
       Catch::Contains("set training.model.outputs=11"));
   CHECK_THAT(model_lines(R"({"type": "fcn"})", kImageData).front(),
              Catch::Contains("the model \"fcn\" gives classes for each pixel"));
+}
+
+TEST_CASE("job: segmentation cannot be deterministic on GPUs") {
+  const auto is_refused = [](const std::string& model, const std::string& training) {
+    const Lines lines =
+        test::load_text(R"({"training": {"batch_size": 8, "dataset": {"type": "image_masks", "path": "d"}, )"
+                        R"("loss": "cross_entropy", "model": {"type": ")" +
+                        model + "\"}, " + training + "}}")
+            .lines;
+    return std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+      return line.find("\"training.deterministic\" is not for the model \"fcn\" on GPUs") != std::string::npos;
+    });
+  };
+  CHECK(is_refused("fcn", R"("deterministic": true, "device": "cuda")"));
+  CHECK_FALSE(is_refused("fcn", R"("deterministic": true)"));
+  CHECK_FALSE(is_refused("fcn", R"("device": "cuda")"));
+  CHECK_FALSE(is_refused("resnet18", R"("deterministic": true, "device": "cuda")"));
 }
 
 TEST_CASE("job: files of models are looked for before anything starts") {

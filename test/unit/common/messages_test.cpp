@@ -179,7 +179,8 @@ TEST_CASE("keeper") {
 
 TEST_CASE("keeper: the head of an output chunk") {
   using namespace keeper;
-  for (const OutputHead& head : {OutputHead{1, 2, Stream::kOut, false}, OutputHead{70000, 300, Stream::kErr, true}}) {
+  for (const OutputHead& head :
+       {OutputHead{1, 2, Stream::kOut, false}, OutputHead{70000, 300, Stream::kErr, true, ~0ULL, 1ULL << 40}}) {
     const std::string bytes = encode(head);
     CHECK(bytes.size() == kOutputHeaderBytes);
     const auto read = decode_output_head(bytes + "text");
@@ -188,9 +189,11 @@ TEST_CASE("keeper: the head of an output chunk") {
     CHECK(read.value().rank == head.rank);
     CHECK(read.value().stream == head.stream);
     CHECK(read.value().is_open == head.is_open);
+    CHECK(read.value().keeper == head.keeper);
+    CHECK(read.value().end == head.end);
   }
   CHECK(decode_output_head("12345678").error().message == "output without a header");
-  CHECK(decode_output_head(std::string(8, '\0') + "\x02").error().message == "output of the unknown stream 2");
+  CHECK(decode_output_head(std::string(24, '\0') + "\x02").error().message == "output of the unknown stream 2");
 }
 
 TEST_CASE("fork server") {

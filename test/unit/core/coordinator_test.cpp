@@ -88,6 +88,49 @@ TEST_CASE("a silent node is lost after node_timeout and a second look; any word 
   CHECK(bench.phase("run") == RunPhase::kRecovering);
 }
 
+TEST_CASE("after a restart nodes have time for as long as others come back, up to a limit") {
+  constexpr int kNodes = 1000;
+  const auto name = [](int number) { return fmt::format("n{:04d}", number); };
+  Bench bench(5s);
+  for (int number = 0; number < kNodes; ++number) bench.node(name(number), 1);
+  bench.on(core::coordinator_event::Restarted{});
+  int back = 0;
+  const auto come = [&](int count) {
+    for (int number = 0; number < count; ++number) bench.node(name(back++), 1);
+  };
+  const auto pass = [&](Duration time) {
+    for (int number = 0; number < back; ++number) bench.from(name(number), cluster::Beat{});
+    bench.wait(time);
+  };
+  SECTION("a slow machine") {
+    for (int second = 0; second < 19; ++second) {
+      come(50);
+      pass(1s);
+    }
+    CHECK(bench.knows(name(999)));
+    pass(3900ms);
+    CHECK(bench.knows(name(999)));
+    pass(200ms);
+    CHECK_FALSE(bench.knows(name(999)));
+    CHECK(bench.knows(name(949)));
+  }
+  SECTION("a trickle") {
+    for (int second = 0; second < 25; ++second) {
+      CHECK(bench.knows(name(999)));
+      come(1);
+      pass(1s);
+    }
+    pass(200ms);
+    CHECK_FALSE(bench.knows(name(999)));
+  }
+  SECTION("nobody comes") {
+    pass(6900ms);
+    CHECK(bench.knows(name(999)));
+    pass(300ms);
+    CHECK_FALSE(bench.knows(name(999)));
+  }
+}
+
 TEST_CASE("a tick that comes late loses nobody") {
   for (const Duration late : {Duration(5500ms), Duration(1min), Duration(24h)}) {
     Bench bench(5s);

@@ -153,6 +153,22 @@ TEST_CASE("a GPU is named by its agent, where its rank ends by an error of the d
   }
 }
 
+TEST_CASE("a GPU is named for what proves that it is broken or gone, and for nothing else") {
+  const std::string seen = "CUDA sees 0 of the 2 GPUs that this process is to see (CUDA_VISIBLE_DEVICES=\"3,4\"); ";
+  for (const auto& [said, named] : {
+           std::pair(std::string("CUDA error: CUDA-capable device(s) is/are busy or unavailable"), ""),
+           std::pair(std::string("CUDA error: Invalid access of peer GPU memory over nvlink or a hardware error"), ""),
+           std::pair(std::string("CUDA error: uncorrectable NVLink error detected during the execution"), "4"),
+           std::pair(seen + "NVML says of device 4, this worker's: GPU is lost", "4"),
+           std::pair(seen + "device 3 has gone, as NVML says: it is another worker's", ""),
+       }) {
+    CAPTURE(said);
+    const std::vector<std::string> tail{"sgd-worker: " + said};
+    CHECK(core::failed_gpu({"4"}, true, {true, said, nullptr, nullptr}) == named);
+    CHECK(core::failed_gpu({"4"}, true, {true, "", nullptr, &tail}) == named);
+  }
+}
+
 TEST_CASE("restarts are counted by node and GPU") {
   core::GpuFaults faults;
   CHECK(core::note_fault(faults, "a", "0") == 1);

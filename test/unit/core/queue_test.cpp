@@ -137,6 +137,12 @@ TEST_CASE("queue: what is not taken from an owner, and why") {
   };
   for (const Row& row : rows)
     CHECK(core::why_not_taken("alice", row.priority, row.is_admin, row.load, quota) == row.expected);
+  // No limit is named: then the share of the disk is one.
+  quota.bytes_max = 0;
+  CHECK(core::why_not_taken("alice", 0, false, {0, 0, 0, 5, 6}, quota).empty());
+  CHECK(core::why_not_taken("alice", 0, false, {0, 0, 0, 5, 0}, quota).empty());
+  CHECK(core::why_not_taken("alice", 0, false, {0, 0, 0, 6, 6}, quota) ==
+        "the runs of alice take 6B of 6B: sgd-launch runs list shows them, sgd-launch runs remove makes room");
 }
 
 TEST_CASE("queue: what a waiting run says that it waits for") {

@@ -134,6 +134,24 @@ TEST_CASE("rank environment: LOCAL_RANK fits what CUDA_VISIBLE_DEVICES names") {
   }
 }
 
+TEST_CASE("rank environment: CUDA counts GPUs as the node that has numbered them") {
+  using Names = std::vector<std::string>;
+  const auto order = [](bool are_by_bus, std::optional<Names> visible, nlohmann::json env = nlohmann::json::object()) {
+    RankIdentity identity = identity_of(3, 1);
+    identity.visible_gpus = std::move(visible);
+    identity.are_gpus_by_bus = are_by_bus;
+    const auto set = rank_environment(run_of({}, {{"env", std::move(env)}}), identity, "").set;
+    const auto found = set.find("CUDA_DEVICE_ORDER");
+    return found == set.end() ? std::string() : found->second;
+  };
+  CHECK(order(true, Names{"0", "1"}) == "PCI_BUS_ID");
+  CHECK(order(true, Names{"0"}, {{"CUDA_DEVICE_ORDER", "FASTEST_FIRST"}}) == "FASTEST_FIRST");
+  CHECK(order(true, Names{"MIG-a", "GPU-b"}).empty());
+  CHECK(order(true, Names{}).empty());
+  CHECK(order(true, std::nullopt).empty());
+  CHECK(order(false, Names{"0", "1"}).empty());
+}
+
 TEST_CASE("rank environment: TF_CONFIG where there is more than one worker") {
   const auto told = [](int world_size, std::vector<std::string> endpoints) {
     cluster::DesiredRun run = run_of({{"backend", "tensorflow"}});

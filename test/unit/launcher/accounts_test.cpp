@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pwd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -350,6 +352,43 @@ TEST_CASE("an agent's root is for runs of root and of admins, whoever else submi
   std::optional<Result<std::optional<process::Account>>> unknown;
   accounts.find("never noted", [&](Result<std::optional<process::Account>> account) { unknown = std::move(account); });
   CHECK_FALSE(unknown->ok());
+}
+
+TEST_CASE("a lack of descriptors is not taken for a missing account", "[accounts]") {
+  constexpr const char* kListed = "daemon";  // "nobody" is known to systemd's library without any list.
+  REQUIRE(process::look_up_account(kListed));
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none{0, before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const auto found = process::look_up_account(kListed);
+  const auto missing = process::look_up_account("no-such-person");
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  for (const auto& one : {found, missing}) {
+    REQUIRE_FALSE(one.ok());
+    CHECK(one.error().code == EMFILE);
+    CHECK_THAT(one.error().message, Catch::EndsWith("cannot be looked up: Too many open files"));
+  }
+  CHECK(process::look_up_account("no-such-person").error().code == ENOENT);
+  CHECK(process::look_up_account(kListed));
+}
+
+TEST_CASE("nobody is told to create an account that could not be looked up", "[accounts]") {
+  boost::asio::io_context io;
+  for (const int code : {ENOENT, EMFILE}) {
+    agent::RunAccounts accounts(io, {agent::AccountRule::Kind::kOwner},
+                                [code](const std::string&) -> Result<process::Account> {
+                                  return Error{"the account cannot be had", code};
+                                });
+    std::optional<Result<std::optional<process::Account>>> found;
+    accounts.find_for({"eva", false}, [&](Result<std::optional<process::Account>> one) { found = std::move(one); });
+    io.restart();
+    io.run_for(20s);
+    REQUIRE(found);
+    REQUIRE_FALSE(found->ok());
+    CHECK(found->error().code == code);
+    CHECK((found->error().message.find("create it") != std::string::npos) == (code == ENOENT));
+  }
 }
 
 TEST_CASE("an account service that does not answer holds up its run alone", "[accounts]") {

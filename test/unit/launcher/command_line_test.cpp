@@ -69,6 +69,8 @@ TEST_CASE("errors name the option and the fix, all of them") {
        {"sgd-launch: error: either a job file or a command: both \"a.json\" and what follows -- are given"}},
       {{"foo"}, {"sgd-launch: error: " + cli::unknown_word("foo")}},
       {{"job.json", "-n"}, {"-n: error: a value is missing: -n N"}},
+      {{"-n", "Auto", "a.json"}, {R"(--num-workers: error: "num_workers" must be an integer or "auto", got "Auto")"}},
+      {{"-np", "2", "job.json"}, {"-np: error: unknown option; did you mean -n?"}},
       {{"--"}, {"--: error: a command is missing after --"}},
       {{"--quiet=1", "a.json"}, {"--quiet: error: takes no value, got \"1\""}},
       {{"--slots", "x", "--timeout", "y", "a.json"},

@@ -14,24 +14,24 @@ using namespace sgd;
 
 namespace {
 
-/// A pipe in the place of stderr, for as long as it lives.
-class StderrPipe {
+/// A pipe in the place of one of our streams, for as long as it lives.
+class StreamPipe {
  public:
-  StderrPipe() : former_(::dup(STDERR_FILENO)) {
+  explicit StreamPipe(int fd = STDERR_FILENO) : fd_(fd), former_(::dup(fd)) {
     int ends[2] = {-1, -1};
     REQUIRE(::pipe(ends) == 0);
     reader_.reset(ends[0]);
     const process::UniqueFd writer(ends[1]);
     REQUIRE(process::set_nonblocking(ends[0]));
     ::fcntl(ends[1], F_SETPIPE_SZ, 8 << 10);
-    REQUIRE(::dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
+    REQUIRE(::dup2(ends[1], fd) == fd);
   }
-  ~StderrPipe() { ::dup2(former_.get(), STDERR_FILENO); }
+  ~StreamPipe() { ::dup2(former_.get(), fd_); }
 
   void fill() {
     const std::string page(1024, '.');
-    pollfd poll_fd{STDERR_FILENO, POLLOUT, 0};
-    while (::poll(&poll_fd, 1, 0) == 1) REQUIRE(::write(STDERR_FILENO, page.data(), page.size()) > 0);
+    pollfd poll_fd{fd_, POLLOUT, 0};
+    while (::poll(&poll_fd, 1, 0) == 1) REQUIRE(::write(fd_, page.data(), page.size()) > 0);
   }
   /// What was written since, without what has filled it.
   std::string read() {
@@ -44,6 +44,7 @@ class StderrPipe {
   }
 
  private:
+  int fd_;
   process::UniqueFd former_;
   process::UniqueFd reader_;
 };
@@ -52,7 +53,7 @@ class StderrPipe {
 
 TEST_CASE(
     "console: what takes a live line away is written before what comes next, also when there was no room for it") {
-  StderrPipe pipe;
+  StreamPipe pipe;
   boost::asio::io_context io;
   cli::Console console(io, {true, false, false});
   console.status("step 1");
@@ -73,7 +74,7 @@ TEST_CASE(
 }
 
 TEST_CASE("console: a line that was begun is ended before the next one") {
-  StderrPipe pipe;
+  StreamPipe pipe;
   boost::asio::io_context io;
   cli::Console console(io, {false, false, false});
   const std::string line(20'000, 'x');
@@ -85,4 +86,25 @@ TEST_CASE("console: a line that was begun is ended before the next one") {
     seen += pipe.read();
   }
   CHECK(seen == line + "\nmore\n");
+}
+
+TEST_CASE("console: whoever reads our stdout may print it where the status line is") {
+  std::string before;
+  std::string after;
+  std::string again;
+  {
+    StreamPipe out(STDOUT_FILENO);  // Catch2 writes there, too: what is seen is compared behind this.
+    StreamPipe err;
+    boost::asio::io_context io;
+    cli::Console console(io, {true, false, false});
+    console.status("step 1");
+    before = err.read();
+    console.result("epoch 1");
+    after = out.read() + err.read();
+    console.status("step 2");
+    again = err.read();
+  }
+  CHECK(before == "step 1");
+  CHECK(after == "epoch 1\n\r\x1b[K");
+  CHECK(again == "step 2");
 }

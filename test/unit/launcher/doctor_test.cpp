@@ -161,6 +161,8 @@ TEST_CASE("doctor: what is wrong with programs, certificates and a cluster is sa
       {[](Facts& f) { f.python.trouble = "does not answer"; }, Level::kMissing, "Python", "does not answer", "-c"},
       {[](Facts& f) { f.python.torch.clear(), f.python.cuda.clear(); }, Level::kAdvice, "PyTorch", "not installed",
        "/usr/bin/python3 -m pip install torch"},
+      {[](Facts& f) { f.python.torch.clear(), f.python.is_managed = true; }, Level::kAdvice, "PyTorch", "not installed",
+       "/usr/bin/python3 -m venv ~/torch && ~/torch/bin/pip install torch, then put ~/torch/bin first in PATH"},
       {[](Facts& f) { f.python.cuda.clear(); }, Level::kAdvice, "NVIDIA", "without CUDA", "for CUDA"},
       {[](Facts& f) { f.python.cuda = "13.0"; }, Level::kMissing, "NVIDIA",
        "driver 570.1.2, runs CUDA up to 12.8, and PyTorch is built for CUDA 13.0", "newer driver"},
@@ -241,6 +243,7 @@ TEST_CASE("doctor: a certificate that its daemon renews is not late before two t
   facts.certificates = {
       {"this node's identity", "", "join again", "", facts.now_s - kDay_s / 2, facts.now_s + kDay_s / 2, true}};
   CHECK(not_ok(facts).empty());
+  CHECK(doctor::as_text(doctor::check(facts)).find("12 hours left; its daemon renews it") != std::string::npos);
 }
 
 TEST_CASE("doctor: text has a fix below each finding that needs one") {

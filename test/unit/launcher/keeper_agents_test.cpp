@@ -51,12 +51,34 @@ class AttachedAgent {
       if (const keeper::FromKeeper message = next(deadline); const T* found = std::get_if<T>(&message)) return *found;
   }
   keeper::FromKeeper next(TimePoint deadline) {
+    for (;;)
+      if (auto message = next_frame(deadline)) return std::move(*message);
+  }
+  /// The head of the chunk with which all output ends so.
+  keeper::OutputHead wait_for_output(std::string_view last) {
+    for (const TimePoint deadline = process::monotonic_now() + 20s; !output.ends_with(last);)
+      (void)next_frame(deadline);
+    return newest;
+  }
+  [[nodiscard]] std::int64_t received() const { return received_; }
+
+  keeper::Started started;
+  std::vector<process::UniqueFd> descriptors;
+  std::string output;         ///< Of all ranks, so far.
+  keeper::OutputHead newest;  ///< Of the last chunk.
+
+ private:
+  /// A message; nothing: it was output.
+  std::optional<keeper::FromKeeper> next_frame(TimePoint deadline) {
     for (;;) {
       auto frame = reader_.next();
       REQUIRE(frame.ok());
+      if (frame.value() && frame.value()->kind == FrameKind::kChunk) {
+        output += frame.value()->bytes.substr(keeper::kOutputHeaderBytes);
+        newest = keeper::decode_output_head(frame.value()->bytes).value();
+        return std::nullopt;
+      }
       if (frame.value()) {
-        if (frame.value()->kind == FrameKind::kChunk) output += frame.value()->bytes.substr(keeper::kOutputHeaderBytes);
-        if (frame.value()->kind != FrameKind::kJson) continue;
         auto message = keeper::decode_from_keeper(frame.value()->bytes);
         REQUIRE(message.ok());
         if (keeper::is_counted(message.value())) ++received_;
@@ -72,13 +94,7 @@ class AttachedAgent {
       reader_.append({buffer, got.value().bytes});
     }
   }
-  [[nodiscard]] std::int64_t received() const { return received_; }
 
-  keeper::Started started;
-  std::vector<process::UniqueFd> descriptors;
-  std::string output;  ///< Of all ranks, so far.
-
- private:
   process::UniqueFd socket_;
   FrameReader reader_;
   std::int64_t received_;
@@ -170,8 +186,7 @@ TEST_CASE("keeper: what happens without an agent is told to the next one, once")
   CHECK(fixture.wait_end() == 0);
 }
 
-TEST_CASE(
-    "keeper: what ranks say without an agent is shown by the next one, as much as a window holds; the rest is told") {
+TEST_CASE("keeper: what ranks say without an agent is shown by the next one, up to a limit; the rest is told") {
   KeeperFixture fixture(30s);
   const std::string script =
       "while [ ! -e " + fixture.file("go") + " ]; do sleep 0.01; done; yes 'a line of twenty by' | head -n ";
@@ -179,8 +194,8 @@ TEST_CASE(
   SECTION("little") {
     many = 1000;
   }
-  SECTION("more than a window") {
-    many = 400'000;
+  SECTION("more than the limit") {
+    many = 1'000'000;
   }
   AttachedAgent(fixture.path(), 0).send(shell(script + std::to_string(many), fixture.file("log")));
   REQUIRE(::close(::creat(fixture.file("go").c_str(), 0600)) == 0);
@@ -201,9 +216,30 @@ TEST_CASE(
   const std::size_t lost = dropped ? static_cast<std::size_t>(dropped->bytes) : 0;
   CHECK(second.output.size() + lost == whole);
   CHECK(second.output.ends_with("a line of twenty by\n"));
-  CHECK((lost > 0) == (whole > keeper::kOutputWindowBytes));
+  CHECK((lost > 0) == (whole > keeper::UntakenOutput::kMemoryMax));
   if (dropped) CHECK(dropped->is_on_console);
   if (dropped) CHECK(dropped->lines == static_cast<std::int64_t>(lost / 20));
+}
+
+TEST_CASE("keeper: output that an agent has died with comes again, and says that it is the same") {
+  KeeperFixture fixture(30s);
+  const std::string script =
+      "echo one; echo two; while [ ! -e " + fixture.file("go") + " ]; do sleep 0.01; done; echo three";
+  keeper::OutputHead one;
+  {
+    AttachedAgent first(fixture.path(), 0);
+    first.send(shell(script, fixture.file("log")));
+    one = first.wait_for_output("one\ntwo\n");
+    first.send(keeper::OutputAck{5});  // Of "two" a part.
+  }
+  REQUIRE(::close(::creat(fixture.file("go").c_str(), 0600)) == 0);
+  AttachedAgent second(fixture.path(), 0);
+  const keeper::OutputHead two = second.wait_for_output("three\n");
+  CHECK((second.output == "one\ntwo\nthree\n" || second.output == "two\nthree\n"));
+  CHECK(one.end == 8);
+  CHECK(two.end == 14);
+  CHECK(one.keeper == two.keeper);
+  CHECK(one.keeper != 0);
 }
 
 TEST_CASE("keeper: how many lines a full disk has lost while no agent was there is told to the next one") {
@@ -233,7 +269,7 @@ TEST_CASE("keeper: how many lines a full disk has lost while no agent was there 
 }
 
 TEST_CASE("keeper: no count of lost lines is lost, however many files lose some; limit kUntoldMax") {
-  keeper::AgentConnection agent;
+  keeper::AgentConnection agent(1);
   constexpr int kFiles = static_cast<int>(keeper::kUntoldMax) + 3;
   for (int again = 0; again < 2; ++again)
     for (int rank = 0; rank < kFiles; ++rank) agent.send(keeper::OutputDropped{rank, 1, 2, "full"});
@@ -264,7 +300,7 @@ TEST_CASE("keeper: no count of lost lines is lost, however many files lose some;
 }
 
 TEST_CASE("keeper: a count of lost lines that has not left for its agent is told to the next one") {
-  keeper::AgentConnection agent;
+  keeper::AgentConnection agent(1);
   const auto visit = [&agent] {
     auto ends = process::socket_pair(SOCK_STREAM);
     REQUIRE(ends.ok());
@@ -340,7 +376,7 @@ TEST_CASE("keeper: an agent that has more than was told is none of its own") {
 
 TEST_CASE(
     "keeper: what may wait for an agent that is away has a limit, and is told whole below it; limit kKeptBytesMax") {
-  keeper::AgentConnection agent;
+  keeper::AgentConnection agent(1);
   keeper::Exited exited;
   exited.tail = std::vector<std::string>(20, std::string(keeper::kTailLineBytesMax, 'x'));
   std::size_t count = 0;

@@ -75,3 +75,23 @@ TEST_CASE("node resources: parts of a divided GPU stand in its place") {
   ::unsetenv("FAKE_NVML_GPUS");
   ::unsetenv("FAKE_NVML_MIG");
 }
+
+TEST_CASE("node resources: a GPU that CUDA will not see is none, and numbers are then not told") {
+  const std::string first = "GPU-00000000-0000-0000-0000-000000000000";
+  const std::string last = "GPU-00000002-0000-0000-0000-000000000000";
+  ::setenv("FAKE_NVML_REFUSED", "1", 1);
+  CHECK(process::gpus(nullptr, FAKE_NVML) == std::vector<std::string>{first, last});
+  ::unsetenv("FAKE_NVML_REFUSED");
+  ::setenv("FAKE_NVML_MIG", "1", 1);
+  ::setenv("FAKE_NVML_PARTS", "0", 1);
+  CHECK(process::gpus(nullptr, FAKE_NVML) == std::vector<std::string>{first, last});
+  ::unsetenv("FAKE_NVML_MIG");
+  ::unsetenv("FAKE_NVML_PARTS");
+  CHECK(process::gpus(nullptr, FAKE_NVML) == std::vector<std::string>{"0", "1", "2"});
+}
+
+TEST_CASE("node resources: numbers count along the bus where nobody else has named the GPUs") {
+  CHECK(process::are_gpus_by_bus(nullptr, nullptr));
+  CHECK_FALSE(process::are_gpus_by_bus("0,1", nullptr));
+  CHECK_FALSE(process::are_gpus_by_bus(nullptr, "FASTEST_FIRST"));
+}

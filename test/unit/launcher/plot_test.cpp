@@ -58,10 +58,12 @@ TEST_CASE("plot: metrics by name") {
   CHECK(names_of(metrics.select({"validate/num_samples", "lr"}).value()) == "validate/num_samples lr ");
   const auto unknown = metrics.select({"train_los"});
   REQUIRE_FALSE(unknown.ok());
-  CHECK(unknown.error().message ==
-        "no metric \"train_los\": known are epoch, train/num_samples, validate/num_samples, train_loss, "
+  CHECK(unknown.error().message == "no metric \"train_los\"; did you mean \"train_loss\"?");
+  CHECK(metrics.select({"val_acc"}).error().message == "no metric \"val_acc\"; did you mean \"val_accuracy\"?");
+  CHECK(metrics.select({"reward"}).error().message ==
+        "no metric \"reward\": known are epoch, train/num_samples, validate/num_samples, train_loss, "
         "last_train_loss, lr, "
-        "train/step, validate/step, val_accuracy; did you mean \"train_loss\"?");
+        "train/step, validate/step, val_accuracy");
   CHECK_FALSE(metrics.select({"train/val_accuracy"}).ok());
   MetricSeries others("step");
   others.add({{"phase", "train"}, {"step", 1}, {"reward", 3}, {"deep", {{"er", 2}}}});
@@ -93,7 +95,7 @@ TEST_CASE("plot: of ever more reports at most kPointsMax are points, and none of
   CHECK(loss.points.size() + loss.left_out == kReports);
   CHECK(loss.points.front() == std::pair(1.0, 0.25));
   CHECK(loss.points.back() == std::pair(200'000.0, 0.5));
-  CHECK(x_labels(loss) == std::pair(std::string("1"), std::string("4e+05")));
+  CHECK(x_labels(loss) == std::pair(std::string("1"), std::string("400000")));
   CHECK(y_range(loss).least == -9);
   CHECK(y_range(loss).greatest == 9);
   CHECK(plot_text(loss, {}).starts_with("loss: 0.5 after 200000 reports\n"));
@@ -155,6 +157,29 @@ TEST_CASE("plot: a PNG image") {
   CHECK(many.error().message == "65 curves are too many for one image, at most 64: name some");
   CHECK(glyph_of('a') != glyph_of('b'));
   CHECK(glyph_of('\x01') == glyph_of('\x02'));
+}
+
+TEST_CASE("plot: an image takes a file's place, and root follows nobody else's link to it") {
+  const test::TemporaryFolder folder;
+  const std::vector<Panel> panels = {panel_of(plotted_run("step").select({}).value().front(), "step")};
+  folder.write("image.png", "before");
+  std::filesystem::create_hard_link(folder.path("image.png"), folder.path("other.png"));
+  std::filesystem::create_symlink("image.png", folder.path("own.png"));
+  REQUIRE(write_png(folder.path("own.png"), panels).ok());
+  CHECK(std::filesystem::is_symlink(folder.path("own.png")));
+  CHECK(std::filesystem::file_size(folder.path("image.png")) > 1000);
+  CHECK(std::filesystem::file_size(folder.path("other.png")) == 6);  // Another name of what was there.
+  CHECK_FALSE(std::filesystem::exists(folder.path("image.png.tmp")));
+  CHECK(write_png("/dev/null", panels).ok());
+  if (::geteuid() != 0) return;
+  constexpr uid_t kStranger = 54321;
+  std::filesystem::create_symlink("other.png", folder.path("theirs.png"));
+  REQUIRE(::lchown(folder.path("theirs.png").c_str(), kStranger, kStranger) == 0);
+  const Status refused = write_png(folder.path("theirs.png"), panels);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message.find("is a link of user 54321, and root would write where it leads to") !=
+        std::string::npos);
+  CHECK(std::filesystem::file_size(folder.path("other.png")) == 6);
 }
 
 TEST_CASE("plot: a PNG image of as many curves as an experiment has trials") {

@@ -258,10 +258,46 @@ TEST_CASE("probes: connections are limited, and idle ones make room", "[http]") 
   tcp::socket sixth = at.connect();
   CHECK(at.until_closed(idle[0]).empty());
   // Fourth to sixth are no idle ones: their first request is awaited.
-  tcp::socket refused = at.connect();
-  CHECK(at.until_closed(refused).empty());
-  ServedProbes::send(fourth, kScrape);
-  CHECK(status_of(at.until(fourth, "up 1\n")) == 200);
+  tcp::socket seventh = at.connect();
+  CHECK(at.until_closed(fourth).empty());
+  ServedProbes::send(fifth, kScrape);
+  CHECK(status_of(at.until(fifth, "up 1\n")) == 200);
+}
+
+TEST_CASE("probes: who holds all connections with half a request keeps nobody out", "[http]") {
+  http::ProbeLimits limits;
+  limits.connections = 3;
+  limits.request = 60s;
+  ServedProbes at(limits);
+  std::vector<tcp::socket> held;
+  for (int number = 0; number < 30; ++number) {
+    held.push_back(at.connect());
+    ServedProbes::send(held.back(), "GET /metrics HTTP/1.1\r\n");
+    at.io.poll();
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(status_of(at.get("/metrics")) == 200);
+  CHECK(std::chrono::steady_clock::now() - begin < 10s);
+  std::string text;
+  CHECK(at.run_until([&] { return ServedProbes::read_more(held[27], text); }));  // The oldest of the last three.
+  CHECK(text.empty());
+  CHECK_FALSE(ServedProbes::read_more(held[29], text));
+}
+
+TEST_CASE("probes: who does not take its answer keeps nobody out", "[http]") {
+  http::ProbeLimits limits;
+  limits.connections = 2;
+  limits.request = 60s;
+  ServedProbes at(limits);
+  std::vector<tcp::socket> held;
+  for (int number = 0; number < 2; ++number) {  // They have their answers, and do not close.
+    held.push_back(at.connect());
+    ServedProbes::send(held.back(), "no request\r\n\r\n");
+    std::string text;
+    CHECK(at.run_until([&] { return ServedProbes::read_more(held.back(), text); }));
+    CHECK(status_of(text) == 400);
+  }
+  CHECK(status_of(at.get("/healthz")) == 200);
 }
 
 TEST_CASE("probes: a client that does not read its answer is given up", "[http]") {

@@ -86,6 +86,11 @@ TEST_CASE("rank lines: equal ones of several ranks are one, and no rank's lines 
   CHECK(shown.take(Stream::kOut) == "0-2 ×3: all\n");  // Nobody is left to wait for.
   shown.add(90ms, 0, std::string(RankLines::kFoldBytesMax + 1, 'x') + "\n");
   CHECK(shown.take(Stream::kOut).size() == RankLines::kFoldBytesMax + 5);
+  style.is_utf8 = false;
+  Shown plain(style);
+  for (const Rank rank : {0, 1, 2}) plain.add(0ms, rank, "all\n");
+  CHECK(plain.take(Stream::kOut) == "0-2 x3: all\n");
+  style.is_utf8 = true;
   style.ranks = 1;
   Shown single(style);
   single.add(0ms, 0, "at once\n");

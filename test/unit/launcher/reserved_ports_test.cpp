@@ -4,10 +4,16 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <optional>
 #include <set>
+#include <string>
 
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
+
+#include "launcher/storage/file_owner.hpp"
 
 using namespace sgd;
 using agent::ReservedPorts;
@@ -96,4 +102,31 @@ TEST_CASE("reserved ports: several of a run, all different, and those that are f
   CHECK(held.error().message.find(std::to_string(kept[1])) != std::string::npos);
   CHECK_FALSE(listening(kept[0], false));
   CHECK_FALSE(listening(kept[2], false));
+}
+
+TEST_CASE("reserved ports: who else listens at one is told, until there are other ports") {
+  constexpr uid_t kOrdinary = 65534;
+  std::optional<storage::FileOwner> other;  // Root may listen at any port, and is nobody to be named.
+  if (::geteuid() == 0) other = storage::FileOwner{kOrdinary, kOrdinary};
+  const uid_t taker = other ? other->uid : ::geteuid();
+  ReservedPorts ports;
+  const int own = ports.reserve("own", 1).value().front();
+  const int taken = ports.reserve("taken", 2).value().back();
+  process::UniqueFd first;
+  process::UniqueFd second;
+  {
+    const storage::ScopedFileOwner as(other);  // A socket is the user's whose files would be.
+    first = listening(own, true);
+    second = listening(taken, true, INADDR_LOOPBACK);
+  }
+  REQUIRE((first && second));
+  CHECK(ports.taken_by("own", taker).empty());
+  CHECK(ports.taken_by("none", taker + 1).empty());
+  const std::string told =
+      fmt::format("user {} of this node has taken port {}, which was reserved for its run (MASTER_PORT)", taker, taken);
+  CHECK(ports.taken_by("taken", taker + 1) == told);
+  second.reset();
+  CHECK(ports.taken_by("taken", taker + 1) == told);
+  REQUIRE(ports.reserve("taken", 2));
+  CHECK(ports.taken_by("taken", taker + 1).empty());
 }

@@ -236,6 +236,9 @@ TEST_CASE("a coordinator that refuses a certificate is not said to be missing", 
              Catch::StartsWith("the coordinator at head:7979 refuses this side's certificate: compare the two clocks; "
                                "it is valid from A to B, and here it is 2") &&
                  Catch::EndsWith(" UTC"));
+  CHECK(cli::no_coordinator(head, net::kWantsIdentity) ==
+        "the coordinator at head:7979 wants an identity, and you have none: ask an admin for a token (sgd-launch token "
+        "create --role client --name NAME), then sgd-launch join head:7979 --token-file FILE");
   CHECK(cli::no_coordinator(head, "the certificate of the other side has expired") ==
         "the coordinator at head:7979: the certificate of the other side has expired");
 }

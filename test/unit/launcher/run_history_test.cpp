@@ -2,8 +2,10 @@
 
 #include "launcher/storage/run_history.hpp"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +14,7 @@
 #include <catch2/catch.hpp>
 
 #include "common/checkpoint/crc32c.hpp"
+#include "launcher/storage/ahead_checkpoints.hpp"
 #include "launcher/storage/checkpoint_list.hpp"
 #include "launcher/storage/resume_fit.hpp"
 #include "launcher/storage/run_directory.hpp"
@@ -168,6 +171,60 @@ TEST_CASE("history: a checkpoint of an epoch without a line is not gone on from,
   history = run.history();
   CHECK(history.ahead.empty());
   CHECK(history.newest.step == 96);
+}
+
+TEST_CASE("history: a command's epochs are its own, and none of its checkpoints is ahead of a line") {
+  const RunFolder run;
+  run.write("job.json", R"({"command": ["python3", "train.py"]})");
+  const std::string newest = run.checkpoint(96, 7, 2);
+  (void)run.checkpoint(32, 1, 1);
+  const storage::RunHistory history = run.history();
+  CHECK(history.ahead.empty());
+  CHECK(history.past.checkpoints.front() == run.path() + "/" + newest);
+}
+
+TEST_CASE("reopen: what a run does not go on from is kept until it has passed that") {
+  const RunFolder run;
+  const auto is_there = [&](const std::string& name) { return fs::exists(run.path() + "/" + name); };
+  (void)run.checkpoint(32, 1, 1);
+  const std::string near = run.checkpoint(96, 2, 1);
+  const std::string far = run.checkpoint(128, 3, 1);
+  const auto listed = storage::describe_checkpoints(run.path(), checkpoint::Proof::kSizes).value();
+  CHECK(listed.at("checkpoints").at(0).at("is_ahead") == true);
+  CHECK(listed.at("checkpoints").at(2).at("is_ahead") == false);
+  const std::string near_aside = "checkpoints/ahead/" + fs::path(near).filename().string();
+  const std::string far_aside = "checkpoints/ahead/" + fs::path(far).filename().string();
+  const auto again = [&](std::int64_t step) {
+    auto directory = storage::RunDirectory::reopen({"r-1", run.path()}, {{"name", "j"}}, run.history());
+    REQUIRE(directory.ok());
+    directory.value()->keep_checkpoints({run.checkpoint(step, 1, 3)});
+  };
+  again(64);
+  CHECK_FALSE(is_there(near));
+  CHECK(is_there(near_aside + "/manifest.json"));
+  CHECK(is_there(far_aside + "/manifest.json"));
+  CHECK(storage::run_of_checkpoint(run.path() + "/" + far_aside) == run.path());
+  CHECK(storage::run_of_checkpoint(run.path() + "/" + far) == run.path());
+  again(96);
+  CHECK_FALSE(is_there(near_aside));
+  CHECK(is_there(far_aside));
+  again(130);
+  CHECK_FALSE(is_there("checkpoints/ahead"));
+}
+
+TEST_CASE("create: a run that cannot begin leaves no folder") {
+  const RunFolder around;
+  const std::string folder = around.path() + "/new";
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit none{0, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &none) == 0);  // As a full disk: files are made, and nothing gets into them.
+  const bool is_made = storage::RunDirectory::create({"new", folder}, {{"name", "j"}}).ok();
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  (void)std::signal(SIGXFSZ, handler);
+  CHECK_FALSE(is_made);
+  CHECK_FALSE(fs::exists(folder));
 }
 
 TEST_CASE("history: scores are those of the job that the run goes on with") {

@@ -1,5 +1,6 @@
 #include "launcher/cli/terminal_text.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch.hpp>
 
 #include "launcher/cli/start_checks.hpp"
@@ -23,6 +24,19 @@ TEST_CASE("text of others does not steer a terminal", "[cli]") {
   CHECK(for_terminal("cut \x1b[3", Steering::kColors) == "cut \\x1b[3");
   CHECK(for_terminal("cut \xe2\x82", Steering::kNone) == "cut \\xe2\\x82");
   CHECK(for_terminal(std::string_view("\0\x7f", 2), Steering::kColors) == "\\x00\\x7f");
+}
+
+TEST_CASE("text of others does not reorder what a terminal shows", "[cli]") {
+  for (const char* one : {"\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\u202a", "\u202b", "\u202c", "\u202d",
+                          "\u202e", "\u2066", "\u2067", "\u2068", "\u2069"}) {
+    std::string expected = "a";
+    for (const char* byte = one; *byte != '\0'; ++byte)
+      expected += fmt::format("\\x{:02x}", static_cast<unsigned char>(*byte));
+    for (const Steering steering : {Steering::kNone, Steering::kColors})
+      CHECK(for_terminal(std::string("a") + one + "b", steering) == expected + "b");
+  }
+  for (const char* one : {"\u061b", "\u061d", "\u200d", "\u2010", "\u2027", "\u202f", "\u2065", "\u206a"})
+    CHECK(for_terminal(one, Steering::kNone) == one);
 }
 
 TEST_CASE("limits of the shell that are too low are said as that", "[cli]") {

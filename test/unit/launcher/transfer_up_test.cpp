@@ -317,6 +317,8 @@ TEST_CASE("transfer: a quota refuses what is too much, and the node keeps it", "
   node.spool->look("run1");
   at.run_until([&] { return at.refused.size() == 1 && at.grown["logs/gen-0001/rank-0001.log"] == 90'000; });
   CHECK(at.refused.front() == "logs/gen-0001/rank-0000.log is larger than 100000 bytes");
+  // What came of another file since does not make the run whole.
+  CHECK(at.service->trouble_of("run1") == at.refused.front());
   append(folder + "/logs/gen-0001/rank-0002.log", std::string(70'000, 'z'));
   node.spool->look("run1");
   at.run_until([&] { return at.refused.size() == 2; });

@@ -1,5 +1,11 @@
-// The part of NVML that a node asks, of a machine with FAKE_NVML_GPUS devices (3), of which the one that FAKE_NVML_MIG
-// names is divided into two parts. Refuses everything before it is initialised, as NVML does.
+// The part of NVML that a node and a rank ask, of a machine with FAKE_NVML_GPUS devices (3). Refuses everything before
+// it is initialised, as NVML does.
+//
+//   FAKE_NVML_MIG=I       device I is divided (MIG) into FAKE_NVML_PARTS parts (2)
+//   FAKE_NVML_REFUSED=I   device I cannot be had, as one without permission
+//   FAKE_NVML_LOST=I      device I has fallen off the bus
+//
+// A UUID has the number of its device, or of its part: "GPU-00000001-…", "MIG-00000003-…".
 
 #include <cstdio>
 #include <cstdlib>
@@ -8,17 +14,29 @@ namespace {
 
 constexpr int kSuccess = 0;
 constexpr int kUninitialized = 1;
+constexpr int kInvalidArgument = 2;
 constexpr int kNotSupported = 3;
+constexpr int kNoPermission = 4;
 constexpr int kNotFound = 6;
-constexpr unsigned kPlaces = 7;
+constexpr int kGpuIsLost = 15;
+constexpr int kPlaces = 7;
+constexpr int kDevices = 64;
 
 bool is_open = false;
-int devices[64];  // A handle is the address of its device's or part's number.
-int parts[64 * kPlaces];
+int devices[kDevices];  // A handle is the address of its device's or part's number.
+int parts[kDevices * kPlaces];
 
 int number_in(const char* variable, int otherwise) {
   const char* value = std::getenv(variable);
   return value == nullptr ? otherwise : std::atoi(value);
+}
+
+bool is_part(void* handle) {
+  return handle >= static_cast<void*>(parts) && handle < static_cast<void*>(parts + kDevices * kPlaces);
+}
+
+bool is_lost(void* handle) {
+  return !is_part(handle) && *static_cast<int*>(handle) == number_in("FAKE_NVML_LOST", -1);
 }
 
 }  // namespace
@@ -42,6 +60,8 @@ int nvmlDeviceGetCount_v2(unsigned* count) {
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   if (!is_open) return kUninitialized;
+  if (static_cast<int>(index) >= number_in("FAKE_NVML_GPUS", 3)) return kInvalidArgument;
+  if (static_cast<int>(index) == number_in("FAKE_NVML_REFUSED", -1)) return kNoPermission;
   devices[index] = static_cast<int>(index);
   *device = &devices[index];
   return kSuccess;
@@ -52,35 +72,50 @@ int nvmlDeviceGetMigMode(void* device, unsigned* current, unsigned* pending) {
   return kSuccess;
 }
 int nvmlDeviceGetMaxMigDeviceCount(void*, unsigned* count) {
-  *count = kPlaces;
+  *count = static_cast<unsigned>(kPlaces);
   return kSuccess;
 }
 int nvmlDeviceGetMigDeviceHandleByIndex(void* device, unsigned place, void** part) {
-  if (place != 0 && place != 3) return kNotFound;
-  const unsigned number = static_cast<unsigned>(*static_cast<int*>(device)) * kPlaces + place;
-  parts[number] = static_cast<int>(number);
+  if ((place != 0 && place != 3) || number_in("FAKE_NVML_PARTS", 2) == 0) return kNotFound;
+  const int number = *static_cast<int*>(device) * kPlaces + static_cast<int>(place);
+  parts[number] = number;
   *part = &parts[number];
   return kSuccess;
 }
-int nvmlDeviceGetUUID(void* part, char* uuid, unsigned length) {
-  (void)std::snprintf(uuid, length, "MIG-%08d-0000", *static_cast<int*>(part));
+int nvmlDeviceGetUUID(void* device, char* uuid, unsigned length) {
+  if (is_part(device))
+    (void)std::snprintf(uuid, length, "MIG-%08d-0000", *static_cast<int*>(device));
+  else
+    (void)std::snprintf(uuid, length, "GPU-%08d-0000-0000-0000-000000000000", *static_cast<int*>(device));
   return kSuccess;
 }
-int nvmlDeviceGetHandleByUUID(const char*, void** device) {
-  return nvmlDeviceGetHandleByIndex_v2(0, device);
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  int number = 0;
+  if (std::sscanf(uuid, "MIG-%8d-", &number) == 1 && number < kDevices * kPlaces) {
+    parts[number] = number;
+    *device = &parts[number];
+    return is_open ? kSuccess : kUninitialized;
+  }
+  if (std::sscanf(uuid, "GPU-%8d-", &number) != 1 || number >= number_in("FAKE_NVML_GPUS", 3)) return kNotFound;
+  return nvmlDeviceGetHandleByIndex_v2(static_cast<unsigned>(number), device);
 }
-int nvmlDeviceGetUtilizationRates(void*, unsigned* rates) {
+int nvmlDeviceGetUtilizationRates(void* device, unsigned* rates) {
+  if (is_part(device)) return kNotSupported;
+  if (is_lost(device)) return kGpuIsLost;
   rates[0] = 87;
   rates[1] = 40;
   return is_open ? kSuccess : kUninitialized;
 }
-int nvmlDeviceGetMemoryInfo(void*, unsigned long long* bytes) {
+int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* bytes) {
+  if (is_lost(device)) return kGpuIsLost;
   bytes[0] = 80ULL << 30;
   bytes[1] = 60ULL << 30;
   bytes[2] = 20ULL << 30;
   return kSuccess;
 }
-int nvmlDeviceGetTemperature(void*, int, unsigned* celsius) {
+int nvmlDeviceGetTemperature(void* device, int, unsigned* celsius) {
+  if (is_part(device)) return kNotSupported;
+  if (is_lost(device)) return kGpuIsLost;
   *celsius = 61;
   return kSuccess;
 }

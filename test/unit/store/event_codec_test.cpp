@@ -33,6 +33,7 @@ core::RunDefinition definition() {
   run.priority = -3;
   run.owner = "somebody";
   run.may_be_root = true;
+  run.is_of_admin = true;
   run.request_id = "request-1";
   core::RunPast past;
   past.generation = 4;
@@ -149,6 +150,7 @@ TEST_CASE("event codec: a run's definition is whole") {
   CHECK(run.priority == -3);
   CHECK(run.owner == "somebody");
   CHECK(run.may_be_root);
+  CHECK(run.is_of_admin);
   CHECK(run.job.resolved == was.job.resolved);
   CHECK(run.job.num_workers == 3);
   CHECK(run.job.recovery.max_failures == 7);

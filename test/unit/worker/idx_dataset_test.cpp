@@ -194,6 +194,25 @@ TEST_CASE("idx: a damaged or truncated gzip file is named and leaves nothing beh
   CHECK(fixture.cached().empty());
 }
 
+TEST_CASE("idx: gzip files of several members are read as one, and named where they are too short in all") {
+  const Fixture fixture(true);
+  const std::string images = image_file();
+  const std::string labels = label_file();
+  write_file(fixture.images(true), gzipped(images.substr(0, 500)) + gzipped(images.substr(500)));
+  write_file(fixture.labels(true),
+             gzipped(labels.substr(0, 2)) + gzipped(labels.substr(2, 50)) + gzipped(labels.substr(52)));
+  {
+    const auto dataset = fixture.open();
+    REQUIRE(dataset);
+    check_contents(dataset.value());
+  }
+  write_file(fixture.images(true), gzipped(images.substr(0, 400)) + gzipped(images.substr(500)));
+  const auto dataset = fixture.open();
+  REQUIRE_FALSE(dataset);
+  CHECK_THAT(dataset.error().message, Catch::Contains(fixture.images(true)) &&
+                                          Catch::Contains("it unpacks to 10416 bytes where its header says"));
+}
+
 TEST_CASE("idx: a file that unpacks to another size than its header says is refused") {
   const Fixture fixture(true);
   for (const std::size_t size : {image_file().size() - 1, image_file().size() + 1}) {

@@ -34,14 +34,27 @@ using testing::RankContext;
 
 constexpr std::size_t kCount = 12'345;
 
+void* fake_nccl(const char* function) {
+  void* library = ::dlopen(FAKE_NCCL, RTLD_NOW | RTLD_NOLOAD);
+  expect(library != nullptr, "the library is not loaded");
+  return ::dlsym(library, function);
+}
+
 class HostGradients final : public DeviceGradients {
  public:
   HostGradients() : values_(kCount) {}
   [[nodiscard]] std::span<float> values() override { return values_.span(); }
   [[nodiscard]] void* stream() override { return nullptr; }
-  void look(std::size_t offset, std::size_t count) override { seen_ = all_finite(values().subspan(offset, count)); }
-  [[nodiscard]] std::optional<bool> seen() override {
+  [[nodiscard]] std::function<void()> entrance() override {
+    return [] { reinterpret_cast<void (*)()>(fake_nccl("fake_nccl_enter"))(); };
+  }
+  void check() override {
     if (has_failed) throw DeviceFault("GPU-1234 has failed");
+  }
+  void look(std::size_t offset, std::size_t count) override { seen_ = all_finite(values().subspan(offset, count)); }
+  /// As an event of LibTorch that was never recorded: it asks no device.
+  [[nodiscard]] std::optional<bool> seen() override {
+    if (seen_) check();
     if (never_comes) return std::nullopt;
     return seen_;
   }
@@ -104,10 +117,12 @@ std::string setup_error(const std::string& library) {
   return "";
 }
 
+int count_of(const char* function) {
+  return reinterpret_cast<int (*)()>(fake_nccl(function))();
+}
+
 int live_communicators() {
-  void* library = ::dlopen(FAKE_NCCL, RTLD_NOW | RTLD_NOLOAD);
-  expect(library != nullptr, "the library is not loaded");
-  return reinterpret_cast<int (*)()>(::dlsym(library, "fake_nccl_live"))();
+  return count_of("fake_nccl_live");
 }
 
 /// NCCL clears up beside whoever has aborted.
@@ -189,6 +204,7 @@ TEST_CASE("nccl: a hundred groups after each other, each aborted in a sum, leave
       (void)context.exchange("round " + std::to_string(round), "done");  // Ignoring the values: all are here.
     }
     expect_no_communicator_is_left();
+    expect(count_of("fake_nccl_aborted_without_device") == 0, "a thread has aborted without choosing its device");
     // Rank 0 of the fake keeps one descriptor for each id, as long as its process lives.
     expect(open_descriptors() <= descriptors + (context.rank == 0 ? 90u : 0u), "descriptors are left");
   }));
@@ -240,6 +256,62 @@ TEST_CASE("nccl: an error of a peer is a lost peer; one of the device names the 
     } catch (const DeviceFault& fault) {
       expect(std::string(fault.what()) == "GPU-1234 has failed", fault.what());
     }
+  }));
+}
+
+TEST_CASE("nccl: what it refuses is final, and told in its words") {
+  for (const auto& [knob, words] : {std::pair("FAKE_NCCL_INIT_ERROR", "ncclCommInitRankConfig: invalid usage"),
+                                    std::pair("FAKE_NCCL_CONNECT_ERROR", "a collective failed: invalid usage")}) {
+    CAPTURE(knob);
+    check_all_fine(run(2, {FAKE_NCCL, {{knob, "5"}}}, [&](const RankContext& context, const Memory& region) {
+      HostGradients gradients;
+      try {
+        (void)make_collective(setup_of(context, region, gradients));  // Ignoring: it throws.
+        expect(false, "a group was made");
+      } catch (const CollectiveSetupError& error) {
+        expect(std::string(error.what()).find(words) != std::string::npos, error.what());
+      }
+    }));
+  }
+}
+
+TEST_CASE("nccl: a sum that it refuses is final") {
+  const Library library{FAKE_NCCL, {{"FAKE_NCCL_ERROR_AFTER", "0"}, {"FAKE_NCCL_ERROR", "5"}}};
+  check_all_fine(run(2, library, [](const RankContext& context, const Memory& region) {
+    HostGradients gradients;
+    const std::unique_ptr<Collective> collective = make_collective(setup_of(context, region, gradients));
+    try {
+      (void)collective->all_reduce(0);  // Ignoring: it throws.
+      expect(false, "the sum was made");
+    } catch (const CollectiveSetupError& error) {
+      expect(std::string(error.what()).find("invalid usage") != std::string::npos, error.what());
+    }
+  }));
+}
+
+TEST_CASE("nccl: a device that fails before the first sum is named") {
+  for (const char* knob : {"FAKE_NCCL_INIT_ERROR", "FAKE_NCCL_CONNECT_ERROR", "FAKE_NCCL_ERROR_AFTER"}) {
+    CAPTURE(knob);
+    const bool in_sum = std::string(knob) == "FAKE_NCCL_ERROR_AFTER";
+    const Library library{FAKE_NCCL, {{knob, in_sum ? "0" : "1"}, {"FAKE_NCCL_ERROR", "1"}}};
+    check_all_fine(run(2, library, [](const RankContext& context, const Memory& region) {
+      HostGradients gradients;
+      gradients.has_failed = true;
+      try {
+        (void)make_collective(setup_of(context, region, gradients))->all_reduce(0);  // Ignoring: it throws.
+        expect(false, "the device's fault is not told");
+      } catch (const DeviceFault& fault) {
+        expect(std::string(fault.what()) == "GPU-1234 has failed", fault.what());
+      }
+    }));
+  }
+}
+
+TEST_CASE("nccl: calls that wait by the environment do not") {
+  const Library library{FAKE_NCCL, {{"NCCL_COMM_BLOCKING", "1"}}};
+  check_all_fine(run(2, library, [](const RankContext& context, const Memory& region) {
+    HostGradients gradients;
+    expect(make_collective(setup_of(context, region, gradients))->all_reduce(0) == 0, "the control word");
   }));
 }
 

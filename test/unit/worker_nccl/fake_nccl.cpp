@@ -6,10 +6,13 @@
 //   FAKE_NCCL_HANG_INIT=1      never connects
 //   FAKE_NCCL_HANG_AFTER=N     the sum after N never ends
 //   FAKE_NCCL_ERROR_AFTER=N    after N sums the group has failed, by FAKE_NCCL_ERROR (6: a peer is gone)
-//   FAKE_NCCL_RANK=R           the last three for that rank alone
+//   FAKE_NCCL_INIT_ERROR=E     the start of a group fails by E
+//   FAKE_NCCL_CONNECT_ERROR=E  it fails by E while it connects
+//   FAKE_NCCL_RANK=R           the last five for that rank alone
 //   FAKE_NCCL_ABORT_MS=N       an abort takes as long
 //
-// Refuses what NCCL refuses, or what would wait: settings that are none of NCCL's, a call while another is in progress.
+// Refuses what NCCL refuses, or what would wait: settings that are none of NCCL's, NCCL_COMM_BLOCKING=1, which it takes
+// in place of a setting, a call while another is in progress.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -50,10 +53,16 @@ struct Group {
 };
 
 std::atomic<int> live{0};
+std::atomic<int> aborted_without_device{0};
+thread_local bool has_device = false;
 
 int number_in(const char* variable, int otherwise) {
   const char* value = std::getenv(variable);
   return value == nullptr ? otherwise : std::atoi(value);
+}
+
+int knob_of(int rank, const char* name) {
+  return number_in("FAKE_NCCL_RANK", rank) == rank ? number_in(name, -1) : -1;
 }
 
 struct Communicator {
@@ -69,13 +78,12 @@ struct Communicator {
   std::uint64_t pieces = 0;  // Done, over all sums.
   int sums = 0;              // Begun.
 
-  [[nodiscard]] int knob(const char* name) const {
-    return number_in("FAKE_NCCL_RANK", rank) == rank ? number_in(name, -1) : -1;
-  }
+  [[nodiscard]] int knob(const char* name) const { return knob_of(rank, name); }
   [[nodiscard]] std::uint64_t all(std::uint64_t rounds) const { return rounds * static_cast<std::uint64_t>(size); }
 
   int progress() {
     if (knob("FAKE_NCCL_HANG_INIT") == 1) return kInProgress;
+    if (const int error = knob("FAKE_NCCL_CONNECT_ERROR"); error > 0) return error;
     if (!joined) joined = group->joined.load() >= all(1);
     if (!joined) return kInProgress;
     if (const int after = knob("FAKE_NCCL_ERROR_AFTER"); after >= 0 && sums > after)
@@ -130,7 +138,9 @@ int ncclGetUniqueId(Id* id) {
 int ncclCommInitRankConfig(void** made, int size, Id id, int rank, Config* config) {
   if (config == nullptr || config->magic != 0xcafebeef || config->size < sizeof(Config) || config->blocking != 0)
     return kInvalidArgument;
+  if (number_in("NCCL_COMM_BLOCKING", 0) == 1) return kInvalidArgument;
   if (size < 1 || size > kRanksMax || rank < 0 || rank >= size) return kInvalidArgument;
+  if (const int error = knob_of(rank, "FAKE_NCCL_INIT_ERROR"); error > 0) return error;
   const int fd = ::open(id.bytes, O_RDWR | O_CLOEXEC);
   if (fd < 0) return kSystemError;
   void* memory = ::mmap(nullptr, sizeof(Group), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -154,6 +164,7 @@ int ncclCommGetAsyncError(void* communicator, int* state) {
 #ifndef FAKE_NCCL_WITHOUT_ABORT
 int ncclCommAbort(void* communicator) {
   auto* one = static_cast<Communicator*>(communicator);
+  if (!has_device) ++aborted_without_device;
   (void)::poll(nullptr, 0, number_in("FAKE_NCCL_ABORT_MS", 0));
   (void)::munmap(one->group, sizeof(Group));
   delete one;
@@ -179,6 +190,8 @@ const char* ncclGetErrorString(int result) {
       return "unhandled cuda error";
     case 2:
       return "unhandled system error";
+    case 5:
+      return "invalid usage";
     case 6:
       return "remote process exited or there was a network error";
     default:
@@ -193,5 +206,15 @@ const char* ncclGetLastError(void*) {
 /// For tests: communicators that were not given up.
 int fake_nccl_live() {
   return live.load();
+}
+
+/// For tests: the thread that calls this has chosen its device.
+void fake_nccl_enter() {
+  has_device = true;
+}
+
+/// For tests: aborts by threads that had chosen none.
+int fake_nccl_aborted_without_device() {
+  return aborted_without_device.load();
 }
 }

@@ -405,6 +405,42 @@ class Reports(unittest.TestCase):
             self.assertEqual(sgd_launch.State(step="first", epoch=1.5)._place(), (0, 0))
 
 
+class PlayedCuda:
+    """torch.cuda with a generator for each of several devices."""
+
+    def __init__(self, states, current):
+        self.states, self.current = [types.SimpleNamespace(name=name, cpu=lambda name=name: name) for name in states], current
+        self.is_available = self.is_initialized = lambda: True
+        self.device_count = lambda: len(self.states)
+        self.get_rng_state_all = lambda: list(self.states)
+        self.get_rng_state = lambda: self.states[self.current]
+
+    def set_rng_state_all(self, states):
+        self.states[:len(states)] = states
+
+    def set_rng_state(self, state):
+        self.states[self.current] = state
+
+
+class RandomStates(unittest.TestCase):
+    def played(self, states, current):
+        cuda = PlayedCuda(states, current)
+        return cuda, mock.patch.dict(sys.modules, torch=types.SimpleNamespace(cuda=cuda, get_rng_state=bytes, set_rng_state=lambda _: None))
+
+    def test_a_rank_on_another_gpu_goes_on_with_its_own_numbers(self):
+        before = random.getstate()
+        self.addCleanup(random.setstate, before)
+        _, patched = self.played(["first", "second"], 1)
+        with patched:
+            states = sgd_launch._random_states()
+        for others, current, restored in ((["a", "b"], 0, ["second", "second"]), (["a", "b"], 1, ["first", "second"]), (["a"], 0, ["second"])):
+            with self.subTest(others=others, current=current):
+                cuda, patched = self.played(others, current)
+                with patched:
+                    sgd_launch._set_random_states(states)
+                self.assertEqual(cuda.states, restored)
+
+
 class Folders(unittest.TestCase):
     def test_a_save_that_was_cut_off_mixes_no_ranks(self):
         said = io.StringIO()

@@ -18,6 +18,21 @@ TEST_CASE("accuracy: of samples, and of each element where there are more dimens
   CHECK(accuracy_of(places.unsqueeze(3), at::ones({2, 3, 1}, at::kLong)) == 5.0 / 6);
 }
 
+TEST_CASE("accuracy: leaves out what the loss leaves out") {
+  const at::Tensor output = at::eye(4);
+  const at::Tensor target = at::tensor({0, 1, 0, 0}, at::kLong);
+  CHECK(accuracy_of(output, target) == 0.5);
+  CHECK(accuracy_of(output, target, 0) == 1);
+  CHECK(accuracy_of(output, target, 1) == 1.0 / 3);
+  CHECK(accuracy_of(output, at::tensor({0, 1, -100, 0}, at::kLong), 1) == 0.5);
+  CHECK(accuracy_of(output, at::zeros({4}, at::kLong), 0) == 0);
+  const nlohmann::json loss = {{"type", "cross_entropy"}, {"ignore_index", 3}};
+  CHECK(ignored_class(loss) == 3);
+  CHECK(ignored_class({{"type", "cross_entropy"}}) < 0);
+  CHECK(ignored_class("cross_entropy") < 0);
+  CHECK(ignored_class({{"type", "own"}, {"ignore_index", {1, 2}}}) < 0);
+}
+
 TEST_CASE("accuracy: is 0 where nothing are classes") {
   CHECK(accuracy_of(at::zeros({4, 1}), at::zeros({4}, at::kLong)) == 0);
   CHECK(accuracy_of(at::zeros({4, 2}), at::zeros({4, 2})) == 0);

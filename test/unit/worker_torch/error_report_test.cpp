@@ -18,6 +18,7 @@ namespace sgd::worker {
 TEST_CASE("errors: each type stands for one exit code") {
   const auto code_of = [](const auto& error) { return describe(std::make_exception_ptr(error)).exit_code; };
   CHECK(code_of(CollectiveError("a peer is gone")) == worker_exit::kPeerLost);
+  CHECK(code_of(PeerFault("rank 1 has a loss that is not finite")) == worker_exit::kPeerLost);
   CHECK(code_of(CollectiveMismatch("rank 1 left")) == worker_exit::kUserError);
   CHECK(code_of(CollectiveSetupError("no module")) == worker_exit::kConfiguration);
   CHECK(code_of(ConfigurationError("no model")) == worker_exit::kConfiguration);

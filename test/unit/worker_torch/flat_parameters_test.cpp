@@ -103,6 +103,43 @@ TEST_CASE("gradients add up over backward passes until they are dropped") {
   }
 }
 
+TEST_CASE("what user code writes into gradients between a backward pass and the update is seen") {
+  Fixture fixture;
+  const at::Tensor input = at::ones({2, 5});
+  const auto backward = [&] { fixture.model->forward(input).sum().backward(); };
+  const auto is_seen = [&] {
+    (void)fixture.collect();
+    const bool seen = fixture.flat.take_rewritten();
+    CHECK_FALSE(fixture.flat.take_rewritten());
+    fixture.flat.drop_gradients(fixture.flat.all());
+    return seen;
+  };
+  backward();
+  CHECK_FALSE(is_seen());
+  backward();
+  backward();  // Adds up.
+  (void)fixture.collect();
+  CHECK_FALSE(is_seen());                                   // Collected twice.
+  fixture.parameter("fc2.bias").square().sum().backward();  // The others have none.
+  CHECK_FALSE(is_seen());
+  backward();
+  fixture.flat.scale_gradients(fixture.flat.all(), 0.5);
+  CHECK_FALSE(is_seen());
+  fixture.parameter("fc1.bias").mutable_grad() = at::ones({7});
+  CHECK_FALSE(is_seen());
+  backward();
+  (void)torch::nn::utils::clip_grad_norm_(fixture.model->parameters(), 1e6);
+  CHECK_FALSE(is_seen());  // Within the limit: nothing is changed.
+  backward();
+  (void)torch::nn::utils::clip_grad_norm_(fixture.model->parameters(), 1e-3);
+  CHECK(is_seen());
+  backward();
+  fixture.parameter("fc2.bias").mutable_grad().mul_(0.5);
+  CHECK(is_seen());
+  backward();
+  CHECK_FALSE(is_seen());
+}
+
 TEST_CASE("a range of parameters is collected and dropped for itself") {
   Fixture fixture;
   const ParameterRange last = fixture.flat.range(2, 2);

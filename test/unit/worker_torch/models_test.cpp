@@ -1,5 +1,8 @@
 // The built-in models against the same networks written with LibTorch's own operators.
 #include <cmath>
+#include <stdexcept>
+#include <string>
+#include <utility>
 
 #include <torch/csrc/autograd/generated/Functions.h>
 #include <catch2/catch.hpp>
@@ -127,6 +130,39 @@ TEST_CASE("weights of a loss are where the outputs are") {
   }
   const Loss loss = make_loss({{"type", "bce_with_logits"}, {"pos_weight", {1, 2, 3}}});
   CHECK(loss(at::zeros({4, 3}), at::ones({4, 3})).item<float>() == Approx(2 * std::log(2)));
+}
+
+TEST_CASE("losses of numbers take outputs without the dimension of one number, and refuse other shapes") {
+  at::manual_seed(6);
+  const at::Tensor outputs = at::randn({5, 1});
+  const at::Tensor targets = at::rand({5, 1});
+  for (const char* type : {"mse", "l1", "smooth_l1", "huber", "bce_with_logits"}) {
+    CAPTURE(type);
+    nlohmann::json settings = {{"type", type}};
+    if (std::string(type) == "bce_with_logits") settings["pos_weight"] = nlohmann::json::array({3});
+    const Loss loss = make_loss(settings);
+    const auto value_and_gradient = [&](at::Tensor output, const at::Tensor& target) {
+      output = output.clone().requires_grad_();
+      const at::Tensor value = loss(output, target);
+      return std::pair(value.data(), gradients_of(value, {output})[0].reshape({5, 1}));
+    };
+    const auto whole = value_and_gradient(outputs, targets);
+    for (const auto& [output, target] :
+         {std::pair(outputs.squeeze(-1), targets), std::pair(outputs, targets.squeeze(-1))}) {
+      const auto squeezed = value_and_gradient(output, target);
+      CHECK(at::equal(squeezed.first, whole.first));
+      CHECK(at::equal(squeezed.second, whole.second));
+    }
+    const std::string words = std::string(type) +
+                              ": outputs of shape [5, 1] and targets of shape [5, 2] do not fit: as many numbers of as "
+                              "many samples are expected";
+    CHECK_THROWS_WITH(loss(outputs, at::zeros({5, 2})), words);
+    CHECK_THROWS_AS(loss(outputs, at::zeros({1, 5})), std::invalid_argument);
+    CHECK_THROWS_AS(loss(outputs.sum(), targets), std::invalid_argument);
+  }
+  const Loss loss = make_loss({{"type", "bce_with_logits"}, {"pos_weight", {1, 2, 3}}});
+  CHECK_THROWS_WITH(loss(at::zeros({3}), at::ones({3, 1})), Catch::Contains("\"pos_weight\" has 3 numbers"));
+  CHECK_THROWS_WITH(loss(at::zeros({4, 1}), at::ones({4, 1})), Catch::Contains("a sample has 1 output: "));
 }
 
 TEST_CASE("a model whose inputs do not fit the data is a configuration error with both numbers") {

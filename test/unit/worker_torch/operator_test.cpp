@@ -43,6 +43,8 @@ class Host : public OperatorHost, public Setup, public Step {
   [[nodiscard]] std::shared_ptr<Model> job_model() override { return std::make_shared<Remembering>(); }
   [[nodiscard]] Loss job_loss() override { return loss_; }
 
+  void set_training(nlohmann::json training) { config_ = std::move(training); }
+
   int measured = 0;
   [[nodiscard]] const BatchInfo& info() const override { return info_; }
   void backward(const at::Tensor& loss) override { loss.backward(); }
@@ -95,6 +97,25 @@ TEST_CASE("operator: what a model keeps from validation may be used in training"
   CHECK_NOTHROW(plain.train_epoch(training));
   CHECK(training.samples == 8);
   CHECK(weight().grad().defined());
+}
+
+TEST_CASE("operator: accuracy leaves out what the job's loss leaves out") {
+  Host host;
+  TrainingOperator plain;
+  plain.attach(host);
+  plain.setup(host);
+  host.loss([](const at::Tensor& output, const at::Tensor&) { return output.sum(); });
+  torch::nn::Linear& layer = dynamic_cast<Remembering&>(*host.models().front().module).fc;
+  torch::nn::init::zeros_(layer->weight);
+  torch::nn::init::zeros_(layer->bias);  // Of equal outputs the first counts.
+  const at::Tensor target = at::tensor({0, 0, 0, 1}, at::kLong);
+  const auto accuracy = [&](const nlohmann::json& loss) {
+    host.set_training({{"loss", loss}});
+    return plain.validate_batch({at::ones({4, 3}), target}, {}).values.back();
+  };
+  CHECK(accuracy("cross_entropy") == std::pair<std::string, double>("val_accuracy", 0.75));
+  CHECK(accuracy({{"type", "cross_entropy"}, {"ignore_index", 0}}).second == 0);
+  CHECK(accuracy({{"type", "cross_entropy"}, {"ignore_index", 1}}).second == 1);
 }
 
 TEST_CASE("operator: a model without forward(tensor) needs batches of its own") {

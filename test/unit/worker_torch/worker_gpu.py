@@ -132,7 +132,9 @@ class NcclPair(Pair):
         job = self.job()
         agent = RecoveryTest.agent(self, job, 2)
         agent.start()
-        self.assertNotIn(0, agent.run(timeout=120))
+        codes = agent.run(timeout=120)
+        self.assertNotIn(0, codes)
+        self.assertIn(2, codes)  # Final: NCCL would refuse them again.
 
 
 if __name__ == "__main__":

@@ -141,6 +141,15 @@ class NotFinite(Parallel):
         job["checkpoint"] = {"every": {"steps": 7}, "keep": 100}
         return job
 
+    def end_of(self, job):
+        """An agent whose ranks have ended as a launcher ends them: the others are aborted when the first has failed."""
+        agent = self.agent(job, 2)
+        agent.start()
+        agent.run(until=lambda a: any(rank.exit_code is not None for rank in a.ranks))
+        agent.send_all({"type": "abort", "generation": agent.generation})
+        agent.run()
+        return agent
+
     def test_rollback_goes_back_to_the_newest_checkpoint_and_on_with_the_next_batch(self):
         job = self.job("rollback")
         job["training"]["epochs"] = 6  # So that no kill comes behind the end.
@@ -166,12 +175,20 @@ class NotFinite(Parallel):
                 for name in ("rollbacks", "skipped_updates"):
                     self.assertEqual(self.metric(agent, epoch, "train", name), 1)
 
+    def test_a_rank_whose_own_loss_is_finite_is_not_the_cause(self):
+        """Sample i is of rank i % 2 where nothing is shuffled."""
+        job = self.job("stop", model={"type": "mlp", "inputs": NUMBERS, "hidden": [8], "outputs": 2}, shuffle=False)
+        agent = self.end_of(job)
+        self.assertEqual([rank.exit_code for rank in agent.ranks], [1, 75])
+        failed, = agent.of_type("failed")
+        self.assertEqual(failed["rank"], BAD % 2)
+        self.assertIn(f"the loss is not finite at step {BAD // 32 + 1} on rank {BAD % 2}: ", failed["message"])
+
     def test_rollback_without_a_checkpoint_ends_as_stop_does(self):
         job = self.job("rollback")
         job["checkpoint"] = {"every": "epoch"}
-        agent = self.agent(job, 2)
-        agent.start()
-        self.assertEqual(sorted(agent.run()), [1, 1])
+        agent = self.end_of(job)
+        self.assertEqual(sorted(rank.exit_code for rank in agent.ranks), [1, 75])
         said = agent.of_type("failed")[0]["message"]
         self.assertRegex(said, r"the loss is not finite at step \d+ on ranks? [01]")
         self.assertIn("there is no checkpoint yet to go back to", said)

@@ -368,6 +368,7 @@ class Mistakes(RecoveryTest):
         self.assertIn("setup does not like this", self.failure(own_job(fail_in="setup"), USER_ERROR))
         self.assertIn("this batch is odd", self.failure(own_job(fail_in="train_batch"), USER_ERROR))
         self.assertIn("train_epoch() has ended before add()", self.failure(own_job(fail_in="train_epoch"), USER_ERROR))
+        self.assertRegex(self.failure(own_job(fail_in="validate_batch"), USER_ERROR), r"^in validation after step \d+: no batch of these$")
 
     def test_settings_that_do_not_fit(self):
         self.assertIn('unknown key "hiden"', self.failure(own_job(hiden=3), CONFIGURATION))
@@ -405,7 +406,7 @@ class Schema(unittest.TestCase):
         self.assertEqual(registered["operator"]["smoothed"]["hidden"]["default"], 64)
         self.assertEqual(list(registered["model"]), ["two_layers"])
         said = subprocess.run([worker_alone.WORKER, "--schema", library("own_loop")], capture_output=True, check=True, timeout=60)
-        self.assertEqual(sorted(json.loads(said.stdout)["function"]), ["accumulating", "epochs", "iterations", "own_data", "reporting", "small_products", "turns"])
+        self.assertEqual(sorted(json.loads(said.stdout)["function"]), ["accumulating", "clipping", "epochs", "iterations", "own_data", "reporting", "small_products", "turns"])
 
 
 if __name__ == "__main__":

@@ -92,7 +92,8 @@ class Session {
   class ValidationData;
   [[nodiscard]] ValidationData validation_data(const std::string& name = "validation");
 
-  /// See step.hpp.
+  /// See step.hpp. Gradients are this rank's own until step() of an optimizer, which takes the mean over the ranks: the
+  /// job's "gradient_clip" clips it there.
   [[nodiscard]] virtual Step& step() = 0;
   void backward(const at::Tensor& loss) { step().backward(loss); }
   /// A safe point: all updates of a batch are made. In a train_data() loop it is called at the turn's end; earlier,

@@ -25,7 +25,9 @@ class Step {
   [[nodiscard]] virtual const BatchInfo& info() const = 0;
 
   /// Adds the gradients of `loss` to those of all registered parameters. It may be called more than once. A loss that
-  /// is not finite ends the run in the next update, which names the rank.
+  /// is not finite ends the run in the next update, which names the rank. Until the update they are this rank's own,
+  /// where DistributedDataParallel's are the mean already: "gradient_clip" of the job clips the mean, in the update; a
+  /// torch::nn::utils::clip_grad_norm_() before it clips each rank's own, of which the CPU's ranks warn.
   virtual void backward(const at::Tensor& loss) = 0;
   /// Of the parameters of `only` alone, which is cheaper.
   virtual void backward(const at::Tensor& loss, const torch::optim::Optimizer& only) = 0;

@@ -75,7 +75,9 @@ class TrainingOperator {
   /// One pass over this rank's validation batches, without gradients. Returns further keys for the report, which take
   /// the place of what has been measured under these names; "early_stop" and "reduce_on_plateau" may look at them.
   virtual nlohmann::json validate(BatchStream& batches);
-  /// Loss, and accuracy by the largest output; 0 where the output has no classes.
+  /// Loss, and accuracy by the largest output; 0 where the output has no classes. Targets that the job's loss leaves
+  /// out
+  /// ("ignore_index") are left out of both.
   virtual BatchMetrics validate_batch(const Batch& batch, const BatchInfo& info);
 
   // State of the operator's own. Every save calls the three functions that give it, between two batches; a rank that
