@@ -52,15 +52,15 @@ OrderedJson describe_one(const checkpoint::Found& found, const std::string& run_
   return one;
 }
 
-/// Those that a resume would not go on from. While a launcher writes, a line may be on its way.
-Status add_ahead(const std::string& run_dir, OrderedJson& checkpoints) {
-  if (is_run_live(run_dir)) return {};
+/// Those that a resume would not go on from. While a launcher writes, a line may be on its way; a run whose records
+/// cannot be read has its checkpoints all the same.
+void add_ahead(const std::string& run_dir, OrderedJson& checkpoints) {
+  if (is_run_live(run_dir)) return;
   const auto history = read_history(run_dir, checkpoint::Proof::kSizes);
-  if (!history) return history.error();
+  if (!history) return;
   const std::vector<std::string>& ahead = history.value().ahead;
   for (OrderedJson& one : checkpoints)
     one["is_ahead"] = one["whole"] == true && std::find(ahead.begin(), ahead.end(), one["path"]) != ahead.end();
-  return {};
 }
 
 /// What the run's job keeps. A job.json that cannot be read keeps nothing as the best.
@@ -107,7 +107,7 @@ Result<OrderedJson> describe_checkpoints(const std::string& run_dir, checkpoint:
   OrderedJson list = {{"schema_version", 1},
                       {"run_dir", run_dir},
                       {"checked", proof == checkpoint::Proof::kSizes ? "sizes" : "checksums"}};
-  if (const Status added = add_ahead(run_dir, checkpoints); !added) return added.error();
+  add_ahead(run_dir, checkpoints);
   if (const Status added = add_best(run_dir, checkpoints, list); !added) return added.error();
   list["checkpoints"] = std::move(checkpoints);
   return list;

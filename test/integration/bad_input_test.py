@@ -271,8 +271,8 @@ class BadInputTest(LaunchTest):
         place = ["--nnodes", 2, "--node-rank", 1, "--master-addr", "127.0.0.1"]
         for number in ("two", "8x", " 4", "1.5", "0", "-1"):
             with self.subTest(number=number):
-                self.refused(*place, f"--nproc-per-node={number}", "--", "true",
-                             words=[f'--num-workers: error: expected a number of workers from 1, got "{number}"'])
+                rule = '"num_workers" must be an integer or "auto"' if number == "two" else "expected a number of workers from 1"
+                self.refused(*place, f"--nproc-per-node={number}", "--", "true", words=[f'--num-workers: error: {rule}, got "{number}"'])
         self.refused(*place, "-n", 2_000_000_000, "--", "true", words=["must be at most 65536, got 4000000000"])
 
     def test_key_of_the_job_as_an_option(self):

@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from data import image_job, small_fashion, write_job
-from harness import AGENT, LIMIT_S, fill_disk, free_port, read_file, wait_for
+from harness import AGENT, LIMIT_S, fill_disk, free_port, mount_disk, read_file, wait_for
 from tls_cluster import TlsCluster
 
 
@@ -16,12 +15,8 @@ class DiskTest(TlsCluster):
     def setUp(self):
         super().setUp()
         self.port = free_port()
-        os.mkdir(self.state)
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m,mode=0700", "tmpfs", self.state], capture_output=True, check=False)
-        if mounted.returncode != 0:
-            self.skipTest("no file system can be mounted here")
         # Cleanups come last in, first out: daemons end before this.
-        self._cleanups.insert(1, (subprocess.run, (["umount", "-l", self.state],), {"check": False}))
+        self._cleanups.insert(1, (mount_disk(self.state, "48m"), (), {}))
 
     def fill(self):
         fill_disk(self.path("state", "full"))

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -12,7 +11,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cluster import Cluster
 from data import image_job, small_fashion
-from harness import BIN_DIR, LIMIT_S, process_state, read_file, wait_for
+from harness import BIN_DIR, LIMIT_S, mount_disk, process_state, read_file, wait_for
 
 SCRIPT = """
 import os, sys, time
@@ -221,10 +220,7 @@ class JobFilesTest(unittest.TestCase):
     def bring_too_much(self, name, expect):
         """To a disk of 64 MiB below the state folder of `name`."""
         place = self.path("cluster", name)
-        os.makedirs(place)
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=0700", "tmpfs", place], capture_output=True, check=False).returncode != 0:
-            self.skipTest("no file system can be mounted here")
-        self.addCleanup(subprocess.run, ["umount", "-l", place], check=False)
+        self.addCleanup(mount_disk(place, "64m"))
         with open(self.path("large"), "wb") as large:
             large.truncate(80 << 20)
         self.begin({"n1": 2}, loopback=False, folder=self.path("cluster"))

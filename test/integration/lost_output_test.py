@@ -10,7 +10,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from cluster import Cluster
-from harness import LaunchTest, fill_disk, read_file, wait_for
+from harness import LaunchTest, fill_disk, mount_disk, read_file, wait_for
 
 # As scripts do before they start TensorBoard; some go on for longer than a keeper waits before it makes the file again.
 ANEW = "echo before; rm -rf {logs}; mkdir {logs}; echo after{wait}; echo end"
@@ -72,10 +72,7 @@ class LostOutputOnNodesTest(unittest.TestCase):
     def test_a_journal_that_was_given_up_is_written_again_for_the_next_run(self):
         with tempfile.TemporaryDirectory(prefix="sgd-full-test-") as folder, contextlib.ExitStack() as ends:
             state = os.path.join(folder, "agent-n1")
-            os.mkdir(state)
-            if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", state], capture_output=True, check=False).returncode != 0:
-                self.skipTest("no file system can be mounted here")
-            ends.callback(subprocess.run, ["umount", "-l", state], check=False)
+            ends.callback(mount_disk(state, "4m"))
             with Cluster({"n1": 8}, folder=folder) as cluster:
                 stays = cluster.run("-n", 1, "--", "sleep", "1000")
                 cluster.wait_for_event(stays.run_id(), "worker_started")
@@ -96,10 +93,7 @@ class LostOutputOnNodesTest(unittest.TestCase):
     def test_a_full_disk_of_a_node_is_told_to_who_started_the_run(self):
         with tempfile.TemporaryDirectory(prefix="sgd-full-test-") as folder, contextlib.ExitStack() as ends:
             state = os.path.join(folder, "agent-n1")
-            os.mkdir(state)
-            if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs", state], capture_output=True, check=False).returncode != 0:
-                self.skipTest("no file system can be mounted here")
-            ends.callback(subprocess.run, ["umount", "-l", state], check=False)
+            ends.callback(mount_disk(state, "2m"))
             with Cluster({"n1": 1}, folder=folder) as cluster:
                 fill_disk(os.path.join(state, "full"))
                 # More than the file system holds: the agent may give room back that it has kept.
